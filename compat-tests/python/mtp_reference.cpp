@@ -1,10 +1,11 @@
 // The logits of a model's head for multi-token prediction, by llama.cpp: mtp_reference.py compiles and runs it.
 //
-// MODEL TOKENS OUT: OUT has, as f32, the logits behind every token of TOKENS, where the head reads the token and the hidden
+// MODEL TOKENS OUT [copied]: OUT has, as f32, the logits behind every token of TOKENS, where the head reads the token and the hidden
 // state that the model had at the token before, zeros at the first; then those of four drafted tokens, where it reads the
-// likeliest token and its own hidden state.
+// likeliest token and its own hidden state. With `copied` llama.cpp copies the states of rows whose logits are wanted, which are
+// all, and keeps the copies.
 #include "reference.h"
-int main(int, char ** argv) {
+int main(int argc, char ** argv) {
     const int n_draft = 4;
     llama_model * m = load(argv[1], true);
     const auto t = ids_of(argv[2]);
@@ -13,7 +14,7 @@ int main(int, char ** argv) {
     llama_context * c = context(m, cp);
     cp.ctx_type = LLAMA_CONTEXT_TYPE_MTP; cp.ctx_other = c;
     llama_context * d = context(m, cp);
-    llama_set_embeddings_nextn(c, true, false);
+    llama_set_embeddings_nextn(c, true, argc > 4);
     llama_set_embeddings_nextn(d, true, true);
     evaluate(c, t.data(), n);
     std::vector<float> h((size_t) (n + 1) * ne, 0.0f);

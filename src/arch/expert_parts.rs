@@ -38,6 +38,14 @@ pub const NARROW_EXPERTS: Group = &[
     tensor("ffn_routed_up.weight", &[Embd, ExpertEmbd], ByRows).optional(),
     tensor("ffn_routed_norm.weight", &[ExpertEmbd], Norm).optional(),
 ];
+/// The same without gates, where the matrices to and from narrower vectors have other names.
+pub const NARROW_PLAIN_EXPERTS: Group = &[
+    ROUTER,
+    NARROW_EXPERTS[2],
+    NARROW_EXPERTS[3],
+    tensor("ffn_latent_down.weight", &[ExpertEmbd, Embd], ByRows).optional().stands_for("ffn_routed_down.weight"),
+    tensor("ffn_latent_up.weight", &[Embd, ExpertEmbd], ByRows).optional().stands_for("ffn_routed_up.weight"),
+];
 /// Biases of router and experts.
 pub const EXPERT_BIASES: Group = &[
     tensor("ffn_gate_inp.bias", &[Experts], Bias),
@@ -72,6 +80,8 @@ pub const SHARED: Group = &[
     tensor("ffn_up_shexp.weight", &[SharedFf, Embd], ByRows),
     SHARED_DOWN,
 ];
+/// The same without a gate.
+pub const SHARED_PLAIN: Group = &[SHARED[1], SHARED_DOWN];
 /// The same with gate and up projection in one.
 pub const SHARED_FUSED: Group = &[tensor("ffn_up_shexp.weight", &[TwiceSharedFf, Embd], ByRows), SHARED_DOWN];
 /// The gate on the output of the shared expert.

@@ -21,6 +21,16 @@ pub const MTP_OR_OUT_NORM: Group = &[
     tensor("layer_output_norm.weight", &[Embd], Norm).optional().stands_for("nextn.shared_head_norm.weight"),
 ];
 
+/// The same, whose block has a norm between attention and the feed-forward network, and whose ends but for the last norm are
+/// the model's.
+pub const MTP_OF_SINGLES: Group = &[
+    MTP[0],
+    MTP[1],
+    MTP[2],
+    tensor("nextn.shared_head_norm.weight", &[Embd], Norm),
+    tensor("post_attention_norm.weight", &[Embd], Norm).stands_for("ffn_norm.weight"),
+];
+
 /// The tensors that a head has beside those of a block: norms of the token's embedding and of the hidden state before
 /// it, the projection of both to a row of the residual stream, and the ends, where they are not those of the model.
 pub const MTP: Group = &[

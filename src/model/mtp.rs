@@ -32,7 +32,7 @@ impl LoweredPart {
         if c.arch.mtp.is_empty() {
             return refused(format!("heads for multi-token prediction are not run for architecture '{name}'"));
         }
-        if blocks.len() > 1 && c.arch.heads == HeadRule::One {
+        if blocks.len() > 1 && c.arch.heads != HeadRule::Chained {
             let n = blocks.len();
             return refused(format!(
                 "the model has {n} heads for multi-token prediction, and llama.cpp runs one of architecture '{name}'"

@@ -392,7 +392,10 @@ impl Engine {
         if !kept.is_empty() {
             let heard: Vec<_> = hidden.extract_if(.., |(_, segment, _)| sink.hears_hidden(*segment)).collect();
             for (row, segment, index) in heard {
-                let of_row = |input: &Floats| input[row * n..][..n].to_vec();
+                let of_row = |input: &Floats| {
+                    let width = input.len() / tokens.len();
+                    input[row * width..][..width].to_vec()
+                };
                 sink.hidden(segment, index, &kept.iter().flat_map(of_row).collect::<Vec<f32>>());
             }
         }

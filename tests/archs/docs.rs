@@ -44,7 +44,7 @@ DFlash drafters with a Markov head (DSpark), with a selector (DFlash 2) or with 
 Heads for multi-token prediction, which are part of a model's own file (`--spec-type draft-mtp`), are run of the architectures
 ";
 
-const MORE_HEADS: &str = "llama.cpp runs those of deepseek4 and of nemotron_h_moe as well, and trine does not yet; it has no graph for those of glm5-next, which nothing runs.
+const MORE_HEADS: &str = "llama.cpp has no graph for those of glm5-next, which nothing runs.
 ";
 
 const REST: &str = "

@@ -33,6 +33,7 @@ const MODELS: &[&str] = &[
     "minicpm3-dense",
     "mpt-dense",
     "nemotron_h-dense",
+    "nemotron_h_moe-long",
     "phi3-long",
     "plamo2-dense",
     "plamo2-long",

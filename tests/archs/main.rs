@@ -185,6 +185,7 @@ models! {
     nemotron_dense "nemotron-dense",
     nemotron_h_dense "nemotron_h-dense",
     nemotron_h_moe_dense "nemotron_h_moe-dense",
+    nemotron_h_moe_long "nemotron_h_moe-long",
     olmo2_dense "olmo2-dense",
     olmo2_long "olmo2-long",
     olmo_dense "olmo-dense",

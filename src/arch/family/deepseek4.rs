@@ -6,10 +6,11 @@ use super::deepseek2::DEEPSEEK2;
 use crate::arch::compressed_parts::{COMPRESSORS, GROUPED_OUT, KEYS_AS_VALUES};
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, EXPERTS, EXPERTS_OF_TOKENS, SHARED};
 use crate::arch::latent_parts::RANKED_QUERIES;
+use crate::arch::mtp_parts::MTP;
 use crate::arch::parts::{ATTN_NORM, ENDS, FFN_NORM, LAST_CONNECTION, MIXING_CONNECTIONS, OUTPUT_REQUIRED, SINKS};
 use crate::arch::rules::{
-    Attention, ExpertLayers, ExpertRule, FeedForward, GateClamp, GatingRule, RopeRule, SharedWidth, Streams,
-    WindowBase, WindowRope, WindowRule, WindowScaling, YarnLog,
+    Attention, DraftState, ExpertLayers, ExpertRule, FeedForward, GateClamp, GatingRule, HeadRule, RopeRule,
+    SharedWidth, Streams, WindowBase, WindowRope, WindowRule, WindowScaling, YarnLog,
 };
 use crate::arch::{Arch, Gating};
 
@@ -18,6 +19,9 @@ pub const DEEPSEEK4: Arch = Arch {
     name: "deepseek4",
     models: "DeepSeek 4",
     further_if_there: true,
+    mtp: MTP,
+    heads: HeadRule::OneInWindow,
+    draft_state: DraftState::Stream,
     ends: &[ENDS, OUTPUT_REQUIRED, LAST_CONNECTION],
     block: &[],
     expert_block: &[

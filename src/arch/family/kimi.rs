@@ -124,7 +124,7 @@ pub const KIMI_K3: Arch = Arch {
         activation: Activation::Situ([1.0; 2]),
         ..KIMI_LINEAR.feed_forward
     },
-    experts: ExpertRule { normalize: Normalize::Key, latent: true, ..KIMI_LINEAR.experts },
+    experts: ExpertRule { normalize: Normalize::Key, latent: Some("expert_latent_length"), ..KIMI_LINEAR.experts },
     scaled: &[],
     checkpoints: &[],
     ..KIMI_LINEAR

@@ -1,30 +1,29 @@
 //! Nemotron H: blocks of Mamba 2, of attention and of a feed-forward network, one of the three each.
 
-use crate::arch::factors::NEMOTRON_SCALES;
+use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, NARROW_PLAIN_EXPERTS, SHARED_PLAIN};
+use crate::arch::factors::{NEMOTRON_EXPERT_SCALES, NEMOTRON_SCALES};
+use crate::arch::mtp_parts::MTP_OF_SINGLES;
 use crate::arch::parts::{
-    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+    ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, Group, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
+    begun,
 };
 use crate::arch::recurrent_parts::{CONVOLUTION_BIAS, GROUP_NORM, MAMBA_2};
-use crate::arch::rules::{DraftState, FeedForward, Mixing, NormKind, Recurrence, RopeRule};
-use crate::arch::{Activation, Arch, Checkpoint, Key, Step, Tokenizer};
+use crate::arch::rules::{
+    DraftState, ExpertRule, ExpertWidth, FeedForward, GatingRule, HeadRule, Mixing, NormKind, Normalize, Recurrence,
+    RopeRule, SharedWidth,
+};
+use crate::arch::{Activation, Arch, Checkpoint, Gating, Key, Step, Tokenizer};
+
+/// The groups that blocks of all three kinds have between them, but for those of networks.
+const MIXERS: &[Group] =
+    &[ATTN_NORM, QKV, ATTN_OUT, MAMBA_2, CONVOLUTION_BIAS, GROUP_NORM, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL];
 
 /// `nemotron_h`.
 pub const NEMOTRON_H: Arch = Arch {
     name: "nemotron_h",
     draft_state: DraftState::Normed,
     models: "Nemotron H, Nemotron Nano 2",
-    block: &[
-        ATTN_NORM,
-        QKV,
-        ATTN_OUT,
-        MAMBA_2,
-        CONVOLUTION_BIAS,
-        GROUP_NORM,
-        PLAIN_FFN,
-        QKV_BIAS_OPTIONAL,
-        ATTN_OUT_BIAS_OPTIONAL,
-        PLAIN_FFN_BIAS_OPTIONAL,
-    ],
+    block: begun!(MIXERS, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL),
     norm: NormKind::RmsOfEither,
     mixing: Mixing::ByHeadsAlone(Recurrence::Mamba2),
     rope: RopeRule::NONE,
@@ -91,6 +90,23 @@ pub const NEMOTRON_H: Arch = Arch {
     ..Arch::DENSE
 };
 
-/// `nemotron_h_moe`, as far as its models have no experts.
-pub const NEMOTRON_H_MOE: Arch =
-    Arch { name: "nemotron_h_moe", models: "Nemotron H without experts", checkpoints: &[], ..NEMOTRON_H };
+/// `nemotron_h_moe`: networks are mixtures of experts without gates. The block of the head has attention and a mixture.
+pub const NEMOTRON_H_MOE: Arch = Arch {
+    name: "nemotron_h_moe",
+    models: "Nemotron 3 Nano, Super",
+    mtp: MTP_OF_SINGLES,
+    heads: HeadRule::OneOfLayerNorm,
+    expert_block: begun!(MIXERS, NARROW_PLAIN_EXPERTS, CHOICE_BIAS_REQUIRED, SHARED_PLAIN),
+    experts: ExpertRule {
+        gating: GatingRule::Fixed(Gating::Sigmoid),
+        normalize: Normalize::Key,
+        scale: true,
+        width: ExpertWidth::KeyOrShare,
+        shared: SharedWidth::Key,
+        latent: Some("moe_latent_size"),
+        ..ExpertRule::USUAL
+    },
+    scaled: NEMOTRON_EXPERT_SCALES,
+    checkpoints: &[],
+    ..NEMOTRON_H
+};

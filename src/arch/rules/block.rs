@@ -22,6 +22,10 @@ pub enum NormKind {
 pub enum HeadRule {
     /// One, which attends to all positions and goes on with its own states.
     One,
+    /// The same, whose last norm takes off the mean: its epsilon is the key `attention.layer_norm_epsilon`.
+    OneOfLayerNorm,
+    /// One, which attends to the window of its block.
+    OneInWindow,
     /// One or several, with the windows that the pattern gives their blocks; of several each drafts one token further,
     /// behind the tokens and states of those before it.
     Chained,
@@ -32,7 +36,7 @@ pub enum HeadRule {
 pub enum DraftState {
     /// None.
     None,
-    /// The residual stream behind the last block.
+    /// The residual stream behind the last block, or all of several.
     Stream,
     /// The same behind the last norm.
     Normed,

@@ -30,9 +30,9 @@ pub struct ExpertRule {
     /// True if each group of `experts_per_group` experts shares a small one, whose input is the output of the mixture
     /// and whose output is multiplied by the key `expert_group_scale`.
     pub chunks: bool,
-    /// True if the experts' vectors are narrower than the residual stream, with the width `expert_latent_length` where
-    /// that key is not 0: one matrix projects to this width, another projects the norm of the experts' output back.
-    pub latent: bool,
+    /// The key for the width of the experts' vectors where these are narrower than the residual stream, which they are
+    /// where it is not 0: one matrix projects to this width, another projects the experts' output back.
+    pub latent: Option<&'static str>,
     /// True if a table has the experts of every token in the first layers, as many as the key `hash_layer_count` says.
     pub listed: bool,
     /// True if experts and the dense network beside them read norms of their own, and norms of what each of them gives
@@ -137,7 +137,7 @@ impl ExpertRule {
         layers: ExpertLayers::All,
         beside: None,
         chunks: false,
-        latent: false,
+        latent: None,
         listed: false,
         apart: false,
         unused: false,

@@ -88,7 +88,7 @@ pub fn experts(
         count,
         used,
         n_ff: n_ff_exp,
-        latent: rule.latent.then(|| stated(k, "expert_latent_length")).flatten(),
+        latent: rule.latent.and_then(|key| stated(k, key)),
         shared_ff: shared_width(k, rule.shared, n_ff, n_ff_exp),
         layers: layers(k, rule.layers, file, n_layer),
         gating: gating(k, rule.gating, file),

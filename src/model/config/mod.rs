@@ -102,6 +102,8 @@ pub struct Config {
     pub norm: norm::Kind,
     /// Epsilon of the norms.
     pub eps: f32,
+    /// Epsilon of the last norm of a head for multi-token prediction, where that takes off the mean.
+    pub head_eps: Option<f32>,
     /// Position embedding of the global layers.
     pub rope: Rope,
     /// The context that RoPE was trained with, which decides between two sets of factors.
@@ -365,6 +367,7 @@ impl Config {
             n_up: feed_forward::up(file, n_ff),
             norm,
             eps,
+            head_eps: None,
             original_context: original_context as usize,
             indexed: indexed(k, arch, compressed.as_ref()),
             compressed,

@@ -6,12 +6,14 @@ use crate::model::config::Streams;
 use crate::ops::norm::{Kind, Norm};
 
 /// The tensors with which a sublayer reads and writes residual streams.
+#[derive(Clone)]
 pub struct Connection {
     pub sizes: Streams,
     pub way: Way,
 }
 
 /// The ways of reading and writing.
+#[derive(Clone)]
 pub enum Way {
     /// By coefficients.
     Weighed(Box<Weighed>),
@@ -20,6 +22,7 @@ pub enum Way {
 }
 
 /// Coefficients of streams.
+#[derive(Clone)]
 pub struct Weighed {
     /// Norm of all streams of a token.
     pub norm: Norm,
@@ -32,6 +35,7 @@ pub struct Weighed {
 }
 
 /// Gates on streams.
+#[derive(Clone)]
 pub struct Gated {
     /// To a narrow vector, and from it to a gate for every element.
     pub down: Linear,

@@ -64,13 +64,19 @@ pub struct SharedEnds {
     pub embedding: Matrix,
     pub output: Option<Linear>,
     pub output_norm: Option<Norm>,
+    pub last_connection: Option<Connection>,
 }
 
 impl SharedEnds {
     /// The ends of a model that its heads share.
     pub fn of(ends: &Ends) -> SharedEnds {
-        let Ends { embedding, output, output_norm, .. } = ends;
-        SharedEnds { embedding: embedding.clone(), output: output.clone(), output_norm: output_norm.clone() }
+        let Ends { embedding, output, output_norm, last_connection, .. } = ends;
+        SharedEnds {
+            embedding: embedding.clone(),
+            output: output.clone(),
+            output_norm: output_norm.clone(),
+            last_connection: last_connection.clone(),
+        }
     }
 }
 

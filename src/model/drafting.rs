@@ -22,9 +22,9 @@ impl Inner {
             let why = "the model it drafts for has several residual streams side by side";
             return Err(ModelError::Drafter(why.to_owned()));
         }
-        let LoadedDrafter { kind, config, block, reader } = found.load(options, shared)?;
+        let LoadedDrafter { kind, config, block, reader, markov } = found.load(options, shared)?;
         let part = |(program, processor)| self.beside(config.clone(), program, processor);
-        let part_of_blocks = part(block);
+        let part_of_blocks = Inner { markov, ..part(block) };
         Ok(Weights::of(match (kind, reader) {
             (DrafterKind::Block(block), Some(reader)) => {
                 Inner { key_reader: Some((Weights::of(part(reader)), block)), ..part_of_blocks }
@@ -64,6 +64,12 @@ impl Weights {
     /// The numbers that a drafter reads beside tokens, made of rows of what it hears. Runs on the current pool.
     pub(crate) fn fused(&self, heard: &[f32]) -> Vec<f32> {
         self.inner.fusion.as_ref().map_or_else(|| heard.to_vec(), |fusion| fusion.run(heard))
+    }
+
+    /// Biases on the logits of a token that is drafted behind `token`, one for every token; `None` of a drafter without
+    /// any. Runs on the current pool.
+    pub(crate) fn biases_behind(&self, token: u32) -> Option<Vec<f32>> {
+        self.inner.markov.as_ref().map(|markov| markov.run(token))
     }
 
     /// The model that stores keys and values of what was heard, in sequences that a drafter of several tokens at once runs

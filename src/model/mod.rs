@@ -39,7 +39,7 @@ use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, PageLayout};
 use crate::program::{Op, Operation, Program, Value};
 use config::Heard;
-use drafter::{Found, Fusion};
+use drafter::{Found, Fusion, Markov};
 use heads::{Heads, LoweredHeads};
 use load::SharedEnds;
 use lora::Adapters;
@@ -84,6 +84,8 @@ struct Inner {
     mtp: Vec<Weights>,
     /// The projection to the states that a drafter reads, where it reads no hidden states.
     fusion: Option<Fusion>,
+    /// Biases on the logits of a drafter's tokens, where it has any.
+    markov: Option<Markov>,
     /// The model that stores keys and values for a drafter of several tokens at once, and these tokens.
     key_reader: Option<(Weights, DraftBlock)>,
     /// The layout of the pages of another model, to whose keys a drafter without its own attends.
@@ -128,6 +130,7 @@ impl Inner {
             heads: Heads::default(),
             mtp: Vec::new(),
             fusion: None,
+            markov: None,
             key_reader: None,
             borrowed: None,
             encoder: None,
@@ -232,6 +235,7 @@ impl Weights {
             heads,
             mtp: Vec::new(),
             fusion: None,
+            markov: None,
             key_reader: None,
             borrowed: None,
             encoder: None,

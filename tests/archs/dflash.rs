@@ -13,6 +13,8 @@ models! {
     DRAFTERS:
     dflash "dflash",
     dflash_keys "dflash-keys",
+    dflash_markov "dflash-markov",
+    dflash_markov_behind "dflash-markov-behind",
     dflash_own "dflash-own",
 }
 
@@ -62,8 +64,10 @@ fn damaged_drafters_are_refused_in_one_line() {
     assert!(size.contains("dflash.block_size is 1, it must be 2 to 1024"), "{size}");
     let lacking = refused("dflash-keys", "tensor enc.output_norm.weight 256", "");
     assert!(lacking.contains("enc.output_norm.weight is missing"), "{lacking}");
-    let markov = refused("dflash", "tensor fc.weight 512 256", "tensor markov_w1.weight 8 160");
-    assert!(markov.contains("a Markov head (DSpark), which trine does not run"), "{markov}");
+    let markov = refused("dflash-markov", "tensor markov_w2.weight 24 160", "");
+    assert!(markov.contains("tensor markov_w2.weight is missing"), "{markov}");
+    let table = refused("dflash-markov", "tensor markov_w1.weight 24 160", "tensor markov_w1.weight 24 159");
+    assert!(table.contains("markov_w1.weight"), "{table}");
     let selector = refused("dflash", "tensor fc.weight 512 256", "tensor selector_hidden.weight 256 8");
     assert!(selector.contains("a selector (DFlash 2), which trine does not run"), "{selector}");
 }

@@ -39,7 +39,7 @@ are the reference's, too.
 ";
 
 const HEADS: &str = "
-DFlash drafters with a Markov head (DSpark), with a selector (DFlash 2) or with blocks of DeepSeek 4 are refused.
+DFlash drafters with a selector (DFlash 2) or with blocks of DeepSeek 4 are refused; those with a Markov head (DSpark) are run.
 
 Heads for multi-token prediction, which are part of a model's own file (`--spec-type draft-mtp`), are run of the architectures
 ";

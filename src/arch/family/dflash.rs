@@ -52,5 +52,7 @@ pub const DFLASH: Arch = Arch {
     },
     feed_forward: FeedForward { named: true, ..Arch::DENSE.feed_forward },
     scaled: DENSE_SCALES,
+    // the estimate whether a draft is right
+    ignored: &["conf_proj.weight", "conf_proj.bias"],
     ..Arch::DENSE
 };

@@ -9,6 +9,8 @@ use crate::model::ModelError;
 
 /// Blocks of the other model whose inputs EAGLE-3 reads.
 const STATES: usize = 3;
+/// The table of tokens' vectors of which biases on the logits behind them are made (DSpark's Markov head).
+pub(in crate::model) const MARKOV_TABLE: &str = "markov_w1.weight";
 /// The blocks of the other model whose inputs are read.
 const BLOCKS: &str = "target_layers";
 
@@ -59,6 +61,8 @@ pub struct DraftBlock {
     pub size: usize,
     /// The token that stands for each of them before it is known.
     pub mask: u32,
+    /// True if the first of them is drafted in the place of the token that they follow, and not behind it.
+    pub anchored: bool,
 }
 
 /// A drafter that is none for the model.
@@ -145,10 +149,9 @@ fn eagle3(file: &dyn Header) -> Result<(Drafter, Vec<usize>), ModelError> {
 fn dflash(file: &dyn Header) -> Result<(Drafter, Vec<usize>), ModelError> {
     const SIZE: &str = "block_size";
     const MASK: &str = "tokenizer.ggml.mask_token_id";
-    const HEADS: [(&str, &str); 2] =
-        [("markov_w1.weight", "a Markov head (DSpark)"), ("selector_hidden.weight", "a selector (DFlash 2)")];
-    if let Some((tensor, what)) = HEADS.iter().find(|(tensor, _)| file.rows(tensor).is_some()) {
-        return refused(format!("it has {what}, which trine does not run ({tensor})"));
+    const SELECTOR: &str = "selector_hidden.weight";
+    if file.rows(SELECTOR).is_some() {
+        return refused(format!("it has a selector (DFlash 2), which trine does not run ({SELECTOR})"));
     }
     let (mut keys, blocks) = keys(file, &DFLASH);
     if keys.u32("hyper_connection.count").is_some_and(|n| n > 0) {
@@ -162,11 +165,12 @@ fn dflash(file: &dyn Header) -> Result<(Drafter, Vec<usize>), ModelError> {
         keys.wrong(SIZE, format!("is {size}, it must be 2 to 1024"));
     }
     let n_layer = keys.layers;
+    let anchored = file.rows(MARKOV_TABLE).is_some() && keys.bool("sample_from_anchor").unwrap_or(true);
     let config = Config::from_keys(&mut keys, &DFLASH, file, n_layer);
     let read = keys.meta.get_u32(MASK);
     let mask = keys.note(read).filter(|&mask| (mask as usize) < config.n_vocab);
     if let (Some(mask), true) = (mask, keys.problems.is_empty()) {
-        let kind = DrafterKind::Block(DraftBlock { size: size as usize, mask });
+        let kind = DrafterKind::Block(DraftBlock { size: size as usize, mask, anchored });
         return Ok((Drafter { width: config.n_embd, config, heard: Vec::new(), kind }, blocks));
     }
     match keys.problems.is_empty() {

@@ -35,6 +35,7 @@ pub use attention::Scores;
 use attention::Shape;
 pub use compressed::Compressed;
 pub use cycles::Cycles;
+pub(super) use drafter::MARKOV_TABLE;
 pub use drafter::{DraftBlock, Drafter, DrafterKind, Heard};
 pub use experts::Experts;
 pub use header::Header;

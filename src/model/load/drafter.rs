@@ -8,7 +8,7 @@ use super::ends::SharedEnds;
 use super::loader::Loader;
 use super::projections::Linear;
 use crate::model::Problem;
-use crate::model::config::{Drafter, DrafterKind};
+use crate::model::config::{Drafter, DrafterKind, MARKOV_TABLE};
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
 
@@ -24,6 +24,8 @@ pub struct DrafterEnds {
     pub output_norm: Option<Norm>,
     /// The tokens whose logits the output matrix makes, where these are not all.
     pub tokens: Option<Arc<[u32]>>,
+    /// Tokens' vectors, and the matrix that makes biases on the logits behind a token of its vector, where there are any.
+    pub markov: Option<(Matrix, Linear)>,
 }
 
 /// The parts of an assistant around its blocks.
@@ -92,7 +94,20 @@ impl Loader<'_> {
             }
         }
         let output_norm = self.norm(None, "output_norm");
-        Some(DrafterEnds { fuse, fuse_norm, embedding: (EMBEDDING.to_owned(), embedding), output, output_norm, tokens })
+        let embedding = (EMBEDDING.to_owned(), embedding);
+        let markov = self.markov(c.n_vocab, rows);
+        Some(DrafterEnds { fuse, fuse_norm, embedding, output, output_norm, tokens, markov })
+    }
+
+    /// The table and the matrix of biases on `rows` logits behind each of `n_vocab` tokens, where the file has any.
+    fn markov(&mut self, n_vocab: usize, rows: usize) -> Option<(Matrix, Linear)> {
+        const BIASES: &str = "markov_w2.weight";
+        let rank = *self.file.tensor_info(MARKOV_TABLE)?.shape.first()? as usize;
+        let table = self.matrix(MARKOV_TABLE, rank, n_vocab);
+        let table = self.decodable(MARKOV_TABLE, table);
+        let biases = self.matrix(BIASES, rank, rows);
+        let scale = self.optional_floats("markov_w2.scale", &[1]).and_then(|scale| scale.first().copied());
+        Some((table, Linear { scale, ..Linear::new(BIASES.to_owned(), self.ready(biases)) }))
     }
 
     /// The ends of an assistant; `shared` are those of the model.

@@ -2,6 +2,8 @@
 //! embedding of the token behind it; or blocks over several tokens that are drafted at once, and what makes the keys and
 //! values that they attend to.
 
+use std::sync::Arc;
+
 use super::key_parts::KeyParts;
 use super::lowering::{Lowered, Lowering};
 use crate::model::config::{Config, Drafter};
@@ -17,6 +19,22 @@ impl<'l, 'f> Lowering<'l, 'f> {
         let x = all.b.take(inputs);
         let x = all.b.maybe_norm("inputs_norm", x, norm);
         let y = all.product(x, fuse);
+        all.finish(y, Some(y))
+    }
+
+    /// The program that makes biases on the logits behind tokens of their vectors: of `tokens` where these are not all.
+    pub fn biases(
+        loader: &'l mut Loader<'f>,
+        c: &'l Config,
+        (biases, tokens): (Linear, Option<Arc<[u32]>>),
+    ) -> Lowered {
+        let mut all = Lowering::new(loader, c);
+        let vectors = all.b.given("vectors", biases.weight.cols);
+        let x = all.b.take(vectors);
+        let mut y = all.product(x, biases);
+        if let Some(tokens) = tokens {
+            y = all.b.spread("biases", y, tokens, c.n_vocab);
+        }
         all.finish(y, Some(y))
     }
 

@@ -41,6 +41,9 @@ pub struct Checkpoint {
     pub more_names: &'static [Name],
     /// Tensors of blocks that the file has although the graph does not read them.
     pub beside: Group,
+    /// Tensors of the first block that its file has twice, by their names there: the second time, before the first, as others,
+    /// which the checkpoint may have and which then count for nothing.
+    pub first_twice: &'static [(&'static str, &'static str)],
     /// Keys that take numbers of tensors, which the file then lacks.
     pub tensor_keys: &'static [TensorKey],
     /// Steps of tensors of these names, which are those of the lists above or of the description, on their way into the
@@ -318,6 +321,7 @@ impl Checkpoint {
         names: &[],
         more_names: &[],
         beside: &[],
+        first_twice: &[],
         tensor_keys: &[],
         steps: &[],
         left_out: &[],

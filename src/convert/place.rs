@@ -258,7 +258,12 @@ impl Source {
                 return Some(Place::Ignored);
             }
             let rest = if half.is_empty() { rest.to_owned() } else { format!("{half}.{rest}") };
-            Some(Place::Here(Some(n), self.meaning(Some(n), &rest)?))
+            let meaning = self.meaning(Some(n), &rest)?;
+            let replaced = |t: &&Tensor| self.checkpoint.first_twice.iter().any(|(_, other)| *other == t.gguf);
+            Some(match n == 0 && meaning.tensors.iter().any(replaced) {
+                true => Place::Ignored,
+                false => Place::Here(Some(n), meaning),
+            })
         });
         found.unwrap_or(Place::Unknown)
     }

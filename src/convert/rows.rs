@@ -129,6 +129,11 @@ impl<'a> Rows<'a> {
 
     fn put(&mut self, t: &Tensor, shard: usize, block: Option<u32>, what: &Use) -> Result<(), String> {
         for (tensor, stored) in self.reader.read(t, shard, block, what)? {
+            let twice = self.source.checkpoint.first_twice.iter().filter(|_| block == Some(0));
+            if let Some((_, other)) = twice.clone().find(|(name, _)| *name == tensor.gguf) {
+                let name = full_name(Some(0), other);
+                self.push_as(name, block, tensor, (t.name.clone(), t.dtype.name()), stored.clone())?;
+            }
             match what.item {
                 Some((number, group)) => self.item(t, block, (tensor, number, group), stored)?,
                 None => self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?,
@@ -145,7 +150,18 @@ impl<'a> Rows<'a> {
         from: &'static str,
         stored: Stored,
     ) -> Result<(), String> {
-        let name = gguf_name(block, described);
+        self.push_as(gguf_name(block, described), block, described, (source, from), stored)
+    }
+
+    /// [`Rows::push`] under this name.
+    fn push_as(
+        &mut self,
+        name: String,
+        block: Option<u32>,
+        described: &'static Described,
+        (source, from): (String, &'static str),
+        stored: Stored,
+    ) -> Result<(), String> {
         if let Some(other) = self.found.insert(name.clone(), source.clone()) {
             return Err(format!("'{other}' and '{source}' are the same tensor"));
         }

@@ -1,7 +1,7 @@
 //! Mixtures with a norm on queries and keys or sinks: MiMo 2, MiniMax M2, Mellum, Maple.
 
 use super::llama::MIXTRAL;
-use super::qwen::DOWN_GATE_UP;
+use super::qwen::{DOWN_GATE_UP, GATE_UP_DOWN};
 use crate::arch::expert_parts::{CHOICE_BIAS_OPTIONAL, CHOICE_BIAS_REQUIRED, EXPERTS};
 use crate::arch::factors::{ATTN_OUT_SCALE, EXPERT_SCALES};
 use crate::arch::mtp_parts::MTP_OR_OUT_NORM;
@@ -37,6 +37,32 @@ pub const MIMO2: Arch = Arch {
         ..ExpertRule::USUAL
     },
     scaled: ATTN_OUT_SCALE,
+    checkpoints: &[&Checkpoint {
+        classes: &["MiMoV2FlashForCausalLM"],
+        names: GATE_UP_DOWN,
+        more_names: &[
+            ("mlp.gate.e_score_correction_bias", &["exp_probs_b.bias"]),
+            ("self_attn.attention_sink_bias", &["attn_sinks.weight"]),
+        ],
+        // heads that predict further tokens
+        left_out: &["model.mtp."],
+        head_dim: HeadDim::Implied,
+        rotary: Rotary::OfHead(1.0),
+        rms_eps: None,
+        more_keys: &[
+            Key::KvHeadsByPattern("hybrid_layer_pattern", "swa_num_key_value_heads"),
+            Key::Whole(&["sliding_window"], "attention.sliding_window"),
+            Key::Numbers("hybrid_layer_pattern", "attention.sliding_window_pattern"),
+            Key::Whole(&["v_head_dim"], "attention.value_length"),
+            Key::Whole(&["n_routed_experts"], "expert_count"),
+            Key::Whole(&["moe_intermediate_size"], "expert_feed_forward_length"),
+            Key::RopeDimensions,
+            Key::FractionOr(&["layernorm_epsilon"], "attention.layer_norm_rms_epsilon", 1e-5),
+            Key::Fraction(&["attention_value_scale"], "attention.value_scale"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ignored: &["attn_q.bias", "attn_k.bias", "attn_v.bias", "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"],
     ..Arch::DENSE
 };

@@ -77,6 +77,8 @@ pub const END_NORM_AS_TOKENS: Group =
     &[unnamed("token_embd_norm.weight", &[Embd], Norm).stands_for("output_norm.weight")];
 /// Token embeddings and the last norm.
 pub const ENDS: Group = &[TOKEN_EMBD, tensor("output_norm.weight", "norm.weight", &[Embd], Norm)];
+/// The same, where the output matrix stands for embeddings that the file lacks.
+pub const ENDS_OR_OUTPUT: Group = &[TOKEN_EMBD.optional(), ENDS[1]];
 /// Token embeddings, and a last norm without gains.
 pub const PLAIN_ENDS: Group = &[TOKEN_EMBD, unnamed("output_norm.weight", &[Embd], PlainNorm)];
 /// Initial state of the low stack of blocks in models that run in cycles.

@@ -44,7 +44,7 @@ pub const GLM5_NEXT: Arch = Arch {
         ..KIMI_LINEAR.experts
     },
     scaled: &[],
-    ignored: &joined::<10>(
+    ignored: &joined::<11>(
         &joined::<7>(INDEXER, &["indexer_compressor_gate.weight", "indexer_compressor_ape.weight"]),
         // the graph of Kimi Delta Attention has none
         KIMI_LINEAR.ignored,

@@ -42,7 +42,7 @@ pub const KIMI_LINEAR: Arch = Arch {
         ..DEEPSEEK2.experts
     },
     // the graph of Kimi Delta Attention has none
-    ignored: &["attn_q.bias", "attn_k.bias", "attn_v.bias"],
+    ignored: &["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_qkv.bias"],
     checkpoints: &[&Checkpoint {
         classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
         names: MIXTRAL,

@@ -181,6 +181,8 @@ pub const REFACT: Arch = Arch {
         "ffn_up_exps.weight",
         "ffn_down_exps.weight",
         "rope_freqs.weight",
+        "rope_factors_long.weight",
+        "rope_factors_short.weight",
         "attn_output.bias",
         "ffn_gate.bias",
         "ffn_up.bias",

@@ -84,10 +84,13 @@ impl SharedEnds {
 const SCORES: &str = "output_res_score";
 /// The tensor that stands for the output too where a model has none of its own.
 const TIED: &str = "token_embd.weight";
+/// The output matrix.
+const OUTPUT: &str = "output.weight";
 
 /// Loads the ends; a model without `output.weight` projects with its embeddings.
 pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
-    let embedding = loader.table(TIED);
+    // a model that may lack embeddings has rows of the output matrix for them
+    let embedding = loader.table(TIED).or_else(|| loader.table(OUTPUT));
     let embedding = embedding.unwrap_or_else(Matrix::empty);
     let embedding_low_rank = loader.embedding_low_rank();
     let output = match c.arch.vectors {
@@ -123,10 +126,10 @@ pub fn ends(loader: &mut Loader<'_>, c: &Config) -> Ends {
 
 /// The output matrix: one of its own, or the embeddings, which adapters `changed`.
 fn output(loader: &mut Loader<'_>, embedding: &Matrix, changed: bool) -> Linear {
-    let output = loader.end_matrix("output.weight");
+    let output = loader.end_matrix(OUTPUT);
     loader.check_output();
     let (tensor, output) = match output {
-        Some(output) => ("output.weight", output),
+        Some(output) => (OUTPUT, output),
         None => (TIED, embedding.clone()),
     };
     let low_rank = match tensor == TIED {
@@ -236,8 +239,8 @@ impl Loader<'_> {
 
     /// The row of the output matrix for one token, as it is in the file; `None` where there is no such row.
     pub fn output_row(&mut self, token: usize) -> Option<Linear> {
-        let (tensor, all) = match self.end_matrix("output.weight") {
-            Some(all) => ("output.weight", all),
+        let (tensor, all) = match self.end_matrix(OUTPUT) {
+            Some(all) => (OUTPUT, all),
             None => (TIED, self.end_matrix(TIED)?),
         };
         let row = token..token + 1;

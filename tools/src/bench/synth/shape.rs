@@ -176,7 +176,8 @@ impl Shape {
         let blocks = (0..self.size.layers).flat_map(|n| block().map(move |t| (Some(n), t)));
         // gate and up projection of experts are apart
         let split = |t: &Tensor| t.gguf == "ffn_gate_exps.weight" || t.gguf == "ffn_up_exps.weight";
-        let wanted = |t: &Tensor| t.required && t.role != Role::PlainNorm || untied(t) || split(t);
+        let stated = |t: &Tensor| t.required && t.role != Role::PlainNorm || t.role == Role::Embedding;
+        let wanted = |t: &Tensor| stated(t) || untied(t) || split(t);
         let all = ends.chain(blocks).filter(|(_, t)| wanted(t));
         let (mut matrices, mut floats) = (Vec::new(), Vec::new());
         let sizes = self.sizes();

@@ -21,6 +21,7 @@ pub const SIZES: Sizes = Sizes {
     heads: 3,
     kv_heads: 1,
     head_dim: 28,
+    value_dim: 28,
     rope_dim: 28,
     experts: 0,
     experts_used: 0,
@@ -86,7 +87,7 @@ pub fn random(arch: &str, ty: TypeId) -> ModelFile {
 
 /// Sizes whose matrices are made of whole tiles.
 pub fn tile_sizes() -> Sizes {
-    Sizes { embd: 128, ff: 256, heads: 2, kv_heads: 2, head_dim: 64, rope_dim: 64, ..SIZES }
+    Sizes { embd: 128, ff: 256, heads: 2, kv_heads: 2, head_dim: 64, value_dim: 64, rope_dim: 64, ..SIZES }
 }
 
 /// The same with other sizes.

@@ -34,7 +34,7 @@ pub enum Problem {
     /// Sparse kernels do not take the type.
     NotPruned { tensor: String, ty: TypeId },
     /// The Hessian is of another model.
-    WrongHessian { tensor: String, found: u64, expected: u64 },
+    WrongHessian { tensor: String, found: u64, expected: u64, of: &'static str },
 }
 
 impl Problem {
@@ -104,7 +104,7 @@ impl Problem {
                 "it knows Q4_0: choose that, with --pure or --tensor-type where the mixture takes another",
             ),
             Problem::WrongHessian { .. } => (
-                "whose Hessian is of another width",
+                "whose Hessian is of another size",
                 "the Hessians are of another model; make them of this one with rimatrix --hessian",
             ),
             Problem::WrongImportance { .. } => (
@@ -153,8 +153,8 @@ impl Problem {
             Problem::WrongImportance { tensor, found, expected } => {
                 format!("{tensor}: {found} weights, {expected} needed")
             }
-            Problem::WrongHessian { tensor, found, expected } => {
-                format!("{tensor}: {found} columns, {expected} needed")
+            Problem::WrongHessian { tensor, found, expected, of } => {
+                format!("{tensor}: {found} {of}, {expected} needed")
             }
             Problem::FourDimensions { tensor } => tensor.clone(),
         }

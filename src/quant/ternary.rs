@@ -9,6 +9,7 @@ use std::fmt;
 use thiserror::Error;
 use trine_formats::types::TypeId;
 
+use super::row::Row;
 use crate::kernels::CompareRows;
 
 /// Weights per block of both types.
@@ -127,6 +128,15 @@ pub fn is_ternary_type(ty: TypeId) -> bool {
 }
 
 impl TernaryReport {
+    /// Adds the loss of some rows of a tensor.
+    pub(super) fn add(&mut self, row: &Row, loss: Loss) {
+        // It is the last one, or not far from it.
+        match self.tensors.iter_mut().rev().find(|tensor| tensor.name == row.name) {
+            Some(tensor) => tensor.loss.add(&loss),
+            None => self.tensors.push(TensorLoss { name: row.name.clone(), ty: row.to, loss }),
+        }
+    }
+
     /// Over all tensors.
     pub fn total(&self) -> Loss {
         let mut total = Loss::default();

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use trine::quant::Plan;
 use trine::quant::anyprec::Clusters;
-use trine::quant::gptq::{DAMP, Feedback, Gptq, HessianFile, Options};
+use trine::quant::gptq::{DAMP, Feedback, FeedbackReport, Gptq, HessianFile, Options};
 
 use crate::load;
 
@@ -81,7 +81,15 @@ impl GptqArgs {
 
 /// A line that says how many tensors are rounded with error feedback, and which are not.
 pub fn line(plan: &Plan) -> Option<String> {
-    let (with, without) = plan.find::<Feedback>()?.tensors(plan);
+    let feedback = plan.find::<Feedback>()?;
+    let (with, without) = feedback.tensors(plan);
+    let experts = match feedback.report() {
+        FeedbackReport { experts: 0, .. } => String::new(),
+        FeedbackReport { experts, filled: 0, .. } => format!(", {experts} inputs of experts by their own tokens"),
+        FeedbackReport { experts, filled, .. } => format!(
+            "; {filled} of {experts} inputs of experts saw fewer tokens than they have columns, the mean of their layer's experts stands for the others"
+        ),
+    };
     let rest = match without[..] {
         [] => String::new(),
         [only] => format!("; without, because it has no Hessian: {only}"),
@@ -89,7 +97,7 @@ pub fn line(plan: &Plan) -> Option<String> {
             format!("; without, because they have no Hessian: {} from {first} to {last}", without.len())
         }
     };
-    Some(format!("gptq: {with} tensors rounded with error feedback{rest}"))
+    Some(format!("gptq: {with} tensors rounded with error feedback{rest}{experts}"))
 }
 
 /// The same for programs, with what was done where it `is_done`.
@@ -100,7 +108,14 @@ pub fn to_json(plan: &Plan, is_done: bool) -> Value {
     let (with, without) = feedback.tensors(plan);
     let damped = feedback.report().damped.iter().map(|(name, damp)| json!({ "name": name, "damp": damp }));
     let damped = is_done.then(|| damped.collect::<Vec<_>>());
-    json!({ "tensors": with, "without": without, "damped": damped })
+    let of_experts = |count: usize| is_done.then_some(count);
+    json!({
+        "tensors": with,
+        "without": without,
+        "damped": damped,
+        "experts": of_experts(feedback.report().experts),
+        "experts_filled": of_experts(feedback.report().filled),
+    })
 }
 
 /// Warnings about the Hessians.

@@ -4,7 +4,8 @@
 //! The file is GGUF. Each input has one tensor, named after the first weight that reads it:
 //!
 //! ```text
-//! NAME.xtx   F64 [K (K + 1) / 2]    the lower triangle of sum of x x^T, row after row: (0,0) (1,0) (1,1) (2,0) ...
+//! NAME.xtx     F64 [K (K + 1) / 2]    the lower triangle of sum of x x^T, row after row: (0,0) (1,0) (1,1) (2,0) ...
+//! NAME.E.xtx   the same over the tokens that go to expert number E of the stacked matrices NAME
 //! ```
 //!
 //! and the keys say what it belongs to and where it comes from:
@@ -12,10 +13,12 @@
 //! | key | |
 //! |---|---|
 //! | `general.type` | `hessian` |
-//! | `hessian.version` | 1 |
+//! | `hessian.version` | 1; 2 where there are experts |
 //! | `hessian.weights` | names of all weights, sorted |
-//! | `hessian.inputs` | for each of them the number of its input, which is the number of the tensor |
+//! | `hessian.inputs` | for each of them the number of its input, which is the number of the tensor; for stacked matrices that of the first expert, which the others follow |
+//! | `hessian.experts` | for each of them the number of stacked matrices, 0 of a matrix by itself; only in version 2 |
 //! | `hessian.columns` | K of every input |
+//! | `hessian.tokens` | tokens in the sums of every input; only in version 2 |
 //! | `hessian.chunk_count`, `hessian.chunk_size` | the text's chunks, and tokens of each |
 //! | `hessian.first_chunk` | chunks of the text that were left out at its beginning |
 //! | `hessian.special` | whether texts of control tokens were taken as these tokens |
@@ -25,7 +28,10 @@
 mod read;
 mod write;
 
+pub use write::write_sums;
+
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -39,7 +45,7 @@ pub enum HessianError {
     Gguf(#[from] GgufError),
     #[error("the file holds no Hessians: {0}")]
     NoHessians(&'static str),
-    #[error("its version is {0}, this program knows version 1; it was written by a newer one")]
+    #[error("its version is {0}, this program knows versions 1 and 2; it was written by a newer one")]
     Version(u32),
     #[error("'{name}': {what}")]
     Input { name: String, what: String },
@@ -69,6 +75,33 @@ pub struct Input {
     pub name: String,
     /// Its width K.
     pub columns: u64,
+    /// The expert that it goes to, where the weights are stacked.
+    pub expert: Option<Expert>,
+}
+
+/// One of the experts of stacked matrices, or one of the heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expert {
+    /// Its number.
+    pub number: usize,
+    /// Tokens that went there, which are those in its sums.
+    pub tokens: u64,
+}
+
+/// The inputs that a weight reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// The number of its input; of stacked matrices that of the first, which the others follow.
+    pub first: usize,
+    /// The number of stacked matrices; 0 of a matrix by itself, which every token goes to.
+    pub experts: usize,
+}
+
+impl Reads {
+    /// The numbers of its inputs: one, or one for each expert.
+    pub fn inputs(self) -> Range<usize> {
+        self.first..self.first + self.experts.max(1)
+    }
 }
 
 /// The description in a file of Hessians: everything but the sums.
@@ -80,14 +113,27 @@ pub struct Hessians {
     pub chunks: u32,
     /// The inputs, in the order of the graph.
     pub inputs: Vec<Input>,
-    /// The input of every weight.
-    pub weights: BTreeMap<String, usize>,
+    /// The inputs of every weight.
+    pub weights: BTreeMap<String, Reads>,
 }
 
 impl Hessians {
     /// Tokens that are in the sums.
     pub fn tokens(&self) -> u64 {
         u64::from(self.chunks) * u64::from(self.origin.chunk_size)
+    }
+
+    /// Tokens that are in the sums of input number `input`.
+    ///
+    /// # Panics
+    /// When there is no such input.
+    pub fn tokens_of(&self, input: usize) -> u64 {
+        self.inputs[input].expert.map_or_else(|| self.tokens(), |expert| expert.tokens)
+    }
+
+    /// True if there are stacked matrices.
+    pub fn has_experts(&self) -> bool {
+        self.weights.values().any(|reads| reads.experts > 0)
     }
 
     /// Bytes of all sums; `None` where no memory holds them.
@@ -111,7 +157,10 @@ impl Input {
 
     /// The name of its tensor.
     pub fn tensor(&self) -> String {
-        format!("{}{SUMS}", self.name)
+        match self.expert {
+            None => format!("{}{SUMS}", self.name),
+            Some(expert) => format!("{}.{}{SUMS}", self.name, expert.number),
+        }
     }
 }
 
@@ -120,6 +169,8 @@ const KIND: &str = "hessian";
 const VERSION: &str = "hessian.version";
 const WEIGHTS: &str = "hessian.weights";
 const INPUTS: &str = "hessian.inputs";
+const EXPERTS: &str = "hessian.experts";
+const TOKENS: &str = "hessian.tokens";
 const COLUMNS: &str = "hessian.columns";
 const CHUNK_COUNT: &str = "hessian.chunk_count";
 const CHUNK_SIZE: &str = "hessian.chunk_size";

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use trine_formats::hessian::Input;
+use trine_formats::hessian::{Expert, Input, Reads};
 
 use super::error::CollectError;
 use super::sums::{Collected, Weights};
@@ -15,21 +15,23 @@ fn is_wanted(tensor: &str) -> bool {
     tensor.starts_with("blk.")
 }
 
-/// The input that was seen last, to recognize it when the next matrix reads it too.
+/// The rows that were seen last, to recognize them when the next matrix reads them too.
 #[derive(Default)]
 struct Last {
     rows: Vec<f32>,
     columns: usize,
-    input: usize,
+    /// The number of the input; of stacked matrices that of the first one, and the expert.
+    input: (usize, Option<usize>),
 }
 
 impl Last {
-    fn is(&self, rows: &[f32], columns: usize) -> bool {
+    fn is(&self, rows: &[f32], columns: usize, expert: Option<usize>) -> bool {
         let bits = |v: &f32| v.to_bits();
-        self.columns == columns && self.rows.iter().map(bits).eq(rows.iter().map(bits))
+        let same = self.columns == columns && self.input.1 == expert;
+        same && self.rows.iter().map(bits).eq(rows.iter().map(bits))
     }
 
-    fn set(&mut self, rows: &[f32], columns: usize, input: usize) {
+    fn set(&mut self, rows: &[f32], columns: usize, input: (usize, Option<usize>)) {
         self.rows.clear();
         self.rows.extend_from_slice(rows);
         (self.columns, self.input) = (columns, input);
@@ -44,41 +46,71 @@ pub(super) struct Scout {
 
 #[derive(Default)]
 struct Found {
-    inputs: Vec<Input>,
-    weights: Weights,
+    inputs: Vec<FoundInput>,
+    /// The weights, in the order of the graph, and the number of what each reads.
+    weights: Vec<(String, usize)>,
     last: Last,
-    experts: Option<String>,
+}
+
+/// An input of a matrix, or those of all matrices of a stack.
+struct FoundInput {
+    name: String,
+    columns: usize,
+    /// The number of stacked matrices; 0 of a matrix by itself.
+    experts: usize,
 }
 
 impl Scout {
     /// The inputs and the weights that read them.
-    pub fn found(&self) -> Result<(Vec<Input>, Weights), CollectError> {
-        let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(tensor) = found.experts.take() {
-            return Err(CollectError::Experts(tensor));
+    pub fn found(&self) -> (Vec<Input>, Weights) {
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(|e| e.into_inner()));
+        let mut inputs = Vec::new();
+        let mut reads = Vec::with_capacity(found.inputs.len());
+        for FoundInput { name, columns, experts } in found.inputs {
+            reads.push(Reads { first: inputs.len(), experts });
+            let of = |expert| Input { name: name.clone(), columns: columns as u64, expert };
+            match experts {
+                0 => inputs.push(of(None)),
+                _ => inputs.extend((0..experts).map(|number| of(Some(Expert { number, tokens: 0 })))),
+            }
         }
-        let inputs = std::mem::take(&mut found.inputs);
-        Ok((inputs, std::mem::take(&mut found.weights)))
+        (inputs, found.weights.into_iter().map(|(name, number)| (name, reads[number])).collect())
+    }
+}
+
+impl Found {
+    /// A matrix, or that of one expert, is multiplied with these rows.
+    fn see(&mut self, tensor: &str, rows: &[f32], columns: usize, expert: Option<usize>, experts: usize) {
+        if !is_wanted(tensor) {
+            return;
+        }
+        let known = self.weights.iter().find(|(name, _)| name == tensor).map(|(_, number)| *number);
+        let shared = self.last.is(rows, columns, expert).then_some(self.last.input.0);
+        let number = match (known, shared) {
+            // Stacks share their inputs if all of their matrices do that have one.
+            (Some(number), _) if self.inputs[number].name == tensor || shared == Some(number) => number,
+            (None, Some(number)) => number,
+            _ => {
+                self.inputs.push(FoundInput { name: tensor.to_owned(), columns, experts });
+                self.inputs.len() - 1
+            }
+        };
+        match self.weights.iter_mut().find(|(name, _)| name == tensor) {
+            Some(weight) => weight.1 = number,
+            None => self.weights.push((tensor.to_owned(), number)),
+        }
+        self.last.set(rows, columns, (number, expert));
     }
 }
 
 impl ActivationObserver for Scout {
     fn observe(&self, tensor: &str, rows: &[f32], columns: usize) {
-        if !is_wanted(tensor) {
-            return;
-        }
-        let found = &mut *self.found.lock().unwrap_or_else(|e| e.into_inner());
-        if !found.last.is(rows, columns) {
-            let input = found.inputs.len();
-            found.last.set(rows, columns, input);
-            found.inputs.push(Input { name: tensor.to_owned(), columns: columns as u64 });
-        }
-        found.weights.insert(tensor.to_owned(), found.last.input);
+        self.found.lock().unwrap_or_else(|e| e.into_inner()).see(tensor, rows, columns, None, 0);
     }
 
-    fn observe_expert(&self, tensor: &str, _: usize, _: usize, _: &[f32], _: usize) {
+    fn observe_expert(&self, tensor: &str, expert: usize, experts: usize, rows: &[f32], columns: usize) {
         let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
-        found.experts.get_or_insert_with(|| tensor.to_owned());
+        found.see(tensor, rows, columns, Some(expert), experts);
     }
 }
 
@@ -107,31 +139,48 @@ impl Collector {
     pub fn lock(&self) -> MutexGuard<'_, HessianSums> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
-}
 
-impl ActivationObserver for Collector {
-    fn observe(&self, tensor: &str, rows: &[f32], columns: usize) {
+    /// Adds the rows that a matrix, or that of one expert, is multiplied with, unless one before it read them.
+    fn add(&self, tensor: &str, rows: &[f32], columns: usize, expert: Option<usize>) {
         let state = &mut *self.lock();
-        let Some(&input) = state.collected.header.weights.get(tensor) else {
+        let header = &mut state.collected.header;
+        let Some(&Reads { first, experts }) = header.weights.get(tensor) else {
             return;
         };
-        let first = &state.collected.header.inputs[input].name;
-        if first != tensor {
-            if !state.last.is(rows, columns) || state.last.input != input {
-                let parted = (tensor.to_owned(), first.clone());
+        let number = first + expert.unwrap_or(0);
+        if expert.is_some_and(|expert| expert >= experts) {
+            return;
+        }
+        let input = &mut header.inputs[number];
+        if input.name != tensor {
+            if !state.last.is(rows, columns, expert) || state.last.input.0 != first {
+                let parted = (tensor.to_owned(), input.name.clone());
                 state.parted.get_or_insert(parted);
             }
             return;
         }
-        // The blocks of products start anew with every chunk.
-        for chunk in rows.chunks(self.n_ctx * columns) {
-            add_gram(self.isa, chunk, columns, &mut state.collected.sums[input]);
+        if let Some(expert) = &mut input.expert {
+            expert.tokens += (rows.len() / columns.max(1)) as u64;
         }
-        state.last.set(rows, columns, input);
+        // The blocks of products start anew with every chunk; the rows of experts are those of one chunk.
+        let sums = &mut state.collected.sums[number];
+        for chunk in rows.chunks(self.n_ctx * columns) {
+            if !sums.is_empty() {
+                add_gram(self.isa, chunk, columns, sums);
+            }
+        }
+        state.last.set(rows, columns, (first, expert));
+    }
+}
+
+impl ActivationObserver for Collector {
+    fn observe(&self, tensor: &str, rows: &[f32], columns: usize) {
+        self.add(tensor, rows, columns, None);
     }
 
-    /// Experts were refused when the inputs were looked for.
-    fn observe_expert(&self, _: &str, _: usize, _: usize, _: &[f32], _: usize) {}
+    fn observe_expert(&self, tensor: &str, expert: usize, _: usize, rows: &[f32], columns: usize) {
+        self.add(tensor, rows, columns, Some(expert));
+    }
 }
 
 impl HessianSums {
@@ -144,7 +193,7 @@ impl HessianSums {
         for (input, sums) in inputs.zip(&self.collected.sums) {
             // No product is larger than the larger of two squares, and none is finite where its squares are not
             // numbers.
-            let columns = input.columns as usize;
+            let columns = if sums.is_empty() { 0 } else { input.columns as usize };
             let mut diagonal = (0..columns).map(|j| sums[triangle(j) + j]);
             if !diagonal.all(f64::is_finite) {
                 let tensor = input.name.clone();

@@ -11,16 +11,12 @@ use crate::step::StepError;
 pub enum CollectError {
     #[error(transparent)]
     Step(#[from] StepError),
-    #[error(
-        "'{0}' is made of experts, whose Hessians are not supported: an importance matrix knows them (rimatrix without --hessian)"
-    )]
-    Experts(String),
     #[error("the model has no weight matrices in its blocks")]
     NoMatrices,
     #[error(
-        "the sums of {inputs} inputs take {:.1} GiB of memory and {:.1} GiB are free; use a machine with more", gib(*need), gib(*limit)
+        "the sums of the input of '{tensor}' alone take {:.3} GiB of memory and there are {:.3} GiB; use a machine with more", gib(*need), gib(*limit)
     )]
-    Memory { inputs: usize, need: u64, limit: u64 },
+    Memory { tensor: String, need: u64, limit: u64 },
     #[error(
         "non-finite activations go into '{tensor}' in chunks {first} to {last}: the model's weights are damaged or overflow"
     )]

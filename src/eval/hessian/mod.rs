@@ -4,13 +4,17 @@
 //! `f32` and added to `f64` sums, chunk after chunk: so the bits of the sums depend on the text and the length of the
 //! chunks, not on the number of parallel chunks, on the threads or on the instruction set. Matrices that read the same
 //! input share its sums.
+//!
+//! Every expert has sums of its own, over the tokens of a chunk that go there, those of which it is the first choice
+//! before those of which it is the second; models with experts take one chunk at a time, so that these are neighbours.
+//! Where the sums of all inputs are more than memory holds, [`groups`] of them are collected one after the other.
 
 mod collector;
 mod error;
 mod sums;
 
 pub use error::CollectError;
-pub use sums::Collected;
+pub use sums::{Collected, groups};
 
 use std::error::Error;
 use std::sync::Arc;
@@ -44,7 +48,7 @@ pub fn cache_bytes(model: &Weights, chunks: &Chunks, side_by_side: usize) -> usi
 /// tokens of the text.
 ///
 /// # Errors
-/// Experts; a model without matrices.
+/// A model without matrices; what a step says.
 pub fn inputs(engine: &Engine, chunks: &Chunks, origin: Origin) -> Result<Hessians, CollectError> {
     let scout = Arc::new(Scout::default());
     let mut sequence = engine.sequence();
@@ -53,7 +57,7 @@ pub fn inputs(engine: &Engine, chunks: &Chunks, origin: Origin) -> Result<Hessia
     let some = tokens.len().min(SCOUTED);
     let mut segments = [Segment { seq: &mut sequence, tokens: &tokens[..some], logits_from: some }];
     engine.step(&mut segments, &options, &mut |_, _, _| {})?;
-    let (inputs, weights) = scout.found()?;
+    let (inputs, weights) = scout.found();
     if inputs.is_empty() {
         return Err(CollectError::NoMatrices);
     }
@@ -75,7 +79,7 @@ pub fn collect(
     collected: Collected,
     watch: &mut dyn Watch,
 ) -> Result<Collected, CollectError> {
-    let side_by_side = side_by_side.max(1);
+    let side_by_side = if collected.header.has_experts() { 1 } else { side_by_side.max(1) };
     let mut done = collected.header.chunks as usize;
     let collector = Arc::new(Collector::new(collected, chunks.n_ctx(), isa));
     let mut sequences: Vec<Sequence> = (0..side_by_side.min(chunks.count())).map(|_| engine.sequence()).collect();

@@ -1,8 +1,9 @@
 //! Sums of products of inputs.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use trine_formats::hessian::{Hessians, Input};
+use trine_formats::hessian::{Hessians, Input, Reads};
 
 use super::error::CollectError;
 
@@ -11,27 +12,47 @@ use super::error::CollectError;
 pub struct Collected {
     /// Everything but the sums.
     pub header: Hessians,
-    /// The lower triangle of every input, row after row.
+    /// The lower triangle of every input, row after row; empty of those that are not collected now.
     pub sums: Vec<Vec<f64>>,
 }
 
 impl Collected {
-    /// Sums of no token yet, for `header`, which has no chunk.
-    ///
-    /// # Errors
-    /// More memory than `limit` bytes; nothing is taken then.
-    pub fn zeros(header: Hessians, limit: Option<u64>) -> Result<Collected, CollectError> {
-        let need = header.bytes().unwrap_or(u64::MAX);
-        if let Some(limit) = limit.filter(|&limit| need > limit) {
-            let inputs = header.inputs.len();
-            return Err(CollectError::Memory { inputs, need, limit });
-        }
-        let elements = |input: &Input| input.elements().unwrap_or(0) as usize;
-        let sums = header.inputs.iter().map(|i| vec![0.0; elements(i)]);
-        let sums = sums.collect();
-        Ok(Collected { header, sums })
+    /// Sums of no token yet for the inputs `wanted` of `header`, which has no chunk.
+    pub fn zeros(header: Hessians, wanted: Range<usize>) -> Collected {
+        let elements = |(number, input): (usize, &Input)| match wanted.contains(&number) {
+            true => input.elements().unwrap_or(0) as usize,
+            false => 0,
+        };
+        let sums = header.inputs.iter().enumerate().map(|input| vec![0.0; elements(input)]).collect();
+        Collected { header, sums }
     }
 }
 
-/// Names of weights and the number of the input that each reads.
-pub(super) type Weights = BTreeMap<String, usize>;
+/// Neighbouring inputs whose sums take `limit` bytes at most, so that each group of them is collected in a pass of its
+/// own over the text; all in one group without a limit.
+///
+/// # Errors
+/// An input that takes more.
+pub fn groups(header: &Hessians, limit: Option<u64>) -> Result<Vec<Range<usize>>, CollectError> {
+    let limit = limit.unwrap_or(u64::MAX);
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut room = 0;
+    for (number, input) in header.inputs.iter().enumerate() {
+        let need = input.bytes().unwrap_or(u64::MAX);
+        if need > limit {
+            return Err(CollectError::Memory { tensor: input.name.clone(), need, limit });
+        }
+        match groups.last_mut().filter(|_| need <= room) {
+            Some(group) => group.end = number + 1,
+            None => {
+                groups.push(number..number + 1);
+                room = limit;
+            }
+        }
+        room -= need;
+    }
+    Ok(groups)
+}
+
+/// Names of weights and the inputs that each reads.
+pub(super) type Weights = BTreeMap<String, Reads>;

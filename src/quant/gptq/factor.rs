@@ -44,20 +44,10 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// Reads the sums of input number `input` and factors them, on the current rayon pool.
+    /// Reads the sums of input number `input` and factors them, on the current rayon pool; with [`Factor::hessian`].
     ///
     /// # Errors
     /// Sums that no text can have.
-    pub fn read(file: &HessianFile, input: usize, options: &Options, isa: Isa) -> Result<Factor, HessianFault> {
-        let sums = file.sums(input)?;
-        let columns = file.header().inputs[input].columns as usize;
-        Factor::new(&sums, columns, file.header().tokens(), options, isa)
-    }
-
-    /// [`Factor::read`], and [`Factor::hessian`].
-    ///
-    /// # Errors
-    /// As [`Factor::read`].
     pub fn read_with_hessian(
         file: &HessianFile,
         input: usize,
@@ -66,7 +56,7 @@ impl Factor {
     ) -> Result<(Factor, Vec<f64>), HessianFault> {
         let sums = file.sums(input)?;
         let columns = file.header().inputs[input].columns as usize;
-        let tokens = file.header().tokens();
+        let tokens = file.header().tokens_of(input);
         let factor = Factor::new(&sums, columns, tokens, options, isa)?;
         let hessian = factor.hessian(&sums, tokens);
         Ok((factor, hessian))

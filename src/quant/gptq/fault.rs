@@ -15,6 +15,8 @@ pub enum HessianFault {
         "its Hessian is not positive definite at column {0}, with all of the mean of its diagonal added to it; the file is damaged, make it anew with rimatrix --hessian"
     )]
     Singular(usize),
+    #[error("no token of the text went to any of its experts; make the Hessians anew with more text")]
+    NoTokens,
 }
 
 /// Hessians of none of the tensors that would be rounded.

@@ -3,16 +3,19 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use trine_formats::hessian::Reads;
 use trine_formats::types::TypeId;
 
+use super::experts::{InputSums, Inputs};
 use super::factor::Factor;
 use super::fault::NoHessian;
 use super::options::Gptq;
-use super::tensor::round;
+use super::tensor::{lost, round};
 use crate::quant::plan::{Draft, Fault, Method, Plan};
 use crate::quant::problem::Problem;
 use crate::quant::row::Row;
-use crate::quant::work::Run;
+use crate::quant::ternary::{NotTernary, TernaryReport};
+use crate::quant::work::{Run, go_on};
 
 /// The name that rows have which are rounded with error feedback.
 pub const NAME: &str = "gptq";
@@ -21,9 +24,10 @@ pub const NAME: &str = "gptq";
 #[derive(Debug)]
 pub struct Feedback {
     gptq: Gptq,
-    /// The numbers of its rows, and that of the input they read.
-    inputs: HashMap<usize, usize>,
+    /// The numbers of its rows, and the inputs that they read.
+    inputs: HashMap<usize, Reads>,
     report: FeedbackReport,
+    ternary: TernaryReport,
 }
 
 /// The report about the tensors that were rounded with error feedback.
@@ -33,6 +37,10 @@ pub struct FeedbackReport {
     pub tensors: usize,
     /// Tensors whose Hessian needed more damping than was asked for, and how much.
     pub damped: Vec<(String, f64)>,
+    /// Inputs of experts.
+    pub experts: usize,
+    /// Those of them that saw fewer tokens than they have columns, and had the mean of all experts for the others.
+    pub filled: usize,
 }
 
 impl FeedbackReport {
@@ -47,12 +55,22 @@ impl FeedbackReport {
 
 impl Feedback {
     pub(in crate::quant) fn new(gptq: &Gptq) -> Feedback {
-        Feedback { gptq: gptq.clone(), inputs: HashMap::new(), report: FeedbackReport::default() }
+        Feedback {
+            gptq: gptq.clone(),
+            inputs: HashMap::new(),
+            report: FeedbackReport::default(),
+            ternary: TernaryReport::default(),
+        }
     }
 
     /// The report about the tensors.
     pub fn report(&self) -> &FeedbackReport {
         &self.report
+    }
+
+    /// The report about those of them that were made ternary.
+    pub fn ternary(&self) -> &TernaryReport {
+        &self.ternary
     }
 
     /// How many tensors of its plan are rounded with error feedback, and which are quantized without, because they have
@@ -62,11 +80,16 @@ impl Feedback {
         (self.inputs.len(), without.map(|r| r.name.as_str()).collect())
     }
 
-    /// The reason against error feedback for a row whose input has `columns` columns.
-    fn problem(&self, row: &Row, columns: u64) -> Option<Problem> {
+    /// The reason against error feedback for a row that reads these inputs of so many columns.
+    fn problem(&self, row: &Row, reads: Reads, columns: u64) -> Option<Problem> {
         let (tensor, ty) = (row.name.clone(), row.to);
         if columns != row.columns() {
-            return Some(Problem::WrongHessian { tensor, found: columns, expected: row.columns() });
+            return Some(Problem::WrongHessian { tensor, found: columns, expected: row.columns(), of: "columns" });
+        }
+        let stacked = row.shape.get(2..).map_or(1, |matrices| matrices.iter().product());
+        let found = reads.experts.max(1) as u64;
+        if found != stacked {
+            return Some(Problem::WrongHessian { tensor, found, expected: stacked, of: "experts" });
         }
         if ty.grid().is_none() {
             return Some(Problem::NoFeedback { tensor, ty });
@@ -75,23 +98,46 @@ impl Feedback {
         unpruned.then_some(Problem::NotPruned { tensor, ty })
     }
 
-    /// Rounds the tensors that read the same input as tensor `index`, when that is the first of them, on the pool's
-    /// threads: so the Hessian is factored once.
+    /// Rounds the tensors that read the same inputs as tensor `index`, when that is the first of them, on the pool's
+    /// threads: so each Hessian is factored once. The matrices of experts are taken one after the other.
     fn round(&mut self, index: usize, plan: &Plan, run: &mut Run<'_>) -> Result<(), Fault> {
-        let input = self.inputs[&index];
-        let mut mates: Vec<usize> = self.inputs.iter().filter(|(_, of)| **of == input).map(|(&mate, _)| mate).collect();
+        let reads = self.inputs[&index];
+        let mut mates: Vec<usize> = self.inputs.iter().filter(|(_, of)| **of == reads).map(|(&mate, _)| mate).collect();
         mates.sort_unstable();
         if mates[0] != index || run.only_measures() {
             return Ok(());
         }
         let (Gptq { hessians, options }, isa) = (&self.gptq, run.options.isa);
-        let factor = Factor::read(hessians, input, options, isa).map_err(|fault| plan.rows[index].blame(fault))?;
+        let blame = |fault| plan.rows[index].blame(fault);
+        let inputs = Inputs::new(hessians, reads).map_err(blame)?;
+        let matrices = reads.experts.max(1) as u64;
+        let mut damp: f64 = 0.0;
+        let mut buffer = Vec::new();
+        for number in reads.inputs().map(|input| (input - reads.first) as u64) {
+            let InputSums { sums, tokens, is_filled } = inputs.of(number as usize).map_err(blame)?;
+            let factor = Factor::new(&sums, inputs.columns, tokens, options, isa).map_err(blame)?;
+            drop(sums);
+            damp = damp.max(factor.damp());
+            self.report.experts += usize::from(reads.experts > 0);
+            self.report.filled += usize::from(is_filled);
+            for &mate in &mates {
+                let row = &plan.rows[mate];
+                go_on(&run.options.cancel)?;
+                let (bytes, rows) = (row.bytes_from / matrices, row.weights() / row.columns().max(1) / matrices);
+                let reader = &run.readers[row.source.shard];
+                let data = reader.read_chunk(row, number * bytes, bytes as usize, &mut buffer)?;
+                let rounded = round(row, number * rows, data, &factor, options, isa).map_err(|fault| fault.of(row))?;
+                if let Some(loss) = lost(row, data, &rounded, isa) {
+                    self.ternary.add(row, loss);
+                    if !run.options.force && self.ternary.worst().is_some() {
+                        return Err(NotTernary(self.ternary.clone()).into());
+                    }
+                }
+                run.output(mate).write(number * (row.bytes / matrices), &rounded)?;
+            }
+        }
         for mate in mates {
-            let row = &plan.rows[mate];
-            let data = run.read(row)?;
-            let bytes = round(row, &data, &factor, options, isa).map_err(|fault| fault.of(row))?;
-            run.output(mate).write(0, &bytes)?;
-            self.report.add(row, factor.damp(), options.damp);
+            self.report.add(&plan.rows[mate], damp, options.damp);
         }
         Ok(())
     }
@@ -108,14 +154,14 @@ impl Method for Feedback {
         let mut problems = Vec::new();
         for (index, row) in draft.plan.rows.iter_mut().enumerate() {
             let input = header.weights.get(&row.source.name);
-            let Some(&input) = input.filter(|_| row.is_encoded() && row.shape.len() == 2) else {
+            let Some(&reads) = input.filter(|_| row.is_encoded() && row.shape.len() >= 2) else {
                 continue;
             };
-            match self.problem(row, header.inputs[input].columns) {
+            match self.problem(row, reads, header.inputs[reads.first].columns) {
                 Some(problem) => problems.push(problem),
                 None => {
                     row.method = NAME;
-                    self.inputs.insert(index, input);
+                    self.inputs.insert(index, reads);
                 }
             }
         }
@@ -128,6 +174,7 @@ impl Method for Feedback {
 
     fn begin(&mut self, _: &Plan, _: &mut Run<'_>) -> Result<(), Fault> {
         self.report = FeedbackReport::default();
+        self.ternary = TernaryReport::default();
         Ok(())
     }
 

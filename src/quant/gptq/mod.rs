@@ -18,6 +18,7 @@
 //! set.
 
 mod clip;
+mod experts;
 mod factor;
 mod fault;
 mod feedback;

@@ -1,6 +1,7 @@
 //! Rounding a tensor: its rows in strips that threads take.
 
 use rayon::prelude::*;
+use trine_formats::types::TypeId;
 
 use super::factor::Factor;
 use super::options::Options;
@@ -9,24 +10,35 @@ use super::strip::Strip;
 use crate::kernels::{self, Isa};
 use crate::quant::round::RowFault;
 use crate::quant::row::Row;
+use crate::quant::ternary::{Loss, is_ternary_type};
 use crate::quant::validate::first_bad;
 
 /// Rows that a thread rounds together: they share the reading of the triangle.
 const STRIP: usize = 32;
 
-/// Rounds the weights `data` of a tensor whose rows read the input of `factor`; the bytes of the result. In parallel.
+/// Rounds the weights `data` of a tensor, whole rows from number `first` on, which read the input of `factor`; the bytes
+/// of the result. In parallel.
 ///
 /// # Errors
 /// A value of the input that is not finite; else one of the output.
-pub fn round(row: &Row, data: &[u8], factor: &Factor, options: &Options, isa: Isa) -> Result<Vec<u8>, RowFault> {
-    if let Some((block, what)) = first_bad(row.from, factor.columns(), data) {
-        let block = block as u64;
+pub fn round(
+    row: &Row,
+    first: u64,
+    data: &[u8],
+    factor: &Factor,
+    options: &Options,
+    isa: Isa,
+) -> Result<Vec<u8>, RowFault> {
+    let columns = factor.columns();
+    // Faults are counted from the start of the tensor.
+    let before = |ty: TypeId| first * (columns / ty.info().map_or(1, |info| info.block)) as u64;
+    if let Some((block, what)) = first_bad(row.from, columns, data) {
+        let block = before(row.from) + block as u64;
         return Err(RowFault::Input { block, what });
     }
-    let mut out = vec![0; row.bytes as usize];
-    let columns = factor.columns();
-    let rows = (row.weights() / row.columns().max(1)).max(1) as usize;
-    let (from, to) = (data.len() / rows, out.len() / rows);
+    let rows_of_all = (row.weights() / row.columns().max(1)).max(1);
+    let (from, to) = ((row.bytes_from / rows_of_all) as usize, (row.bytes / rows_of_all) as usize);
+    let mut out = vec![0; data.len() / from * to];
     // The plan has asked for all of these before.
     let (Some(info), Some(decode)) = (row.to.info(), kernels::decode_rows(row.from, isa)) else {
         unreachable!("{} to {} is no conversion", row.from, row.to);
@@ -52,9 +64,26 @@ pub fn round(row: &Row, data: &[u8], factor: &Factor, options: &Options, isa: Is
     });
     match first_bad(row.to, columns, &out) {
         Some((block, what)) => {
-            let block = block as u64;
+            let block = before(row.to) + block as u64;
             Err(RowFault::Output { block, what })
         }
         None => Ok(out),
     }
+}
+
+/// The loss of weights `data` that became `out`, where the type is ternary.
+pub fn lost(row: &Row, data: &[u8], out: &[u8], isa: Isa) -> Option<Loss> {
+    let columns = row.columns();
+    let bytes = |ty: TypeId| usize::try_from(ty.info()?.row_bytes(columns)?).ok().filter(|&bytes| bytes > 0);
+    let (from, to) = (bytes(row.from)?, bytes(row.to)?);
+    let [decode, decode_back] = [row.from, row.to].map(|ty| kernels::decode_rows(ty, isa));
+    let (decode, decode_back) = (decode?, decode_back.filter(|_| is_ternary_type(row.to))?);
+    let mut loss = Loss::default();
+    let [mut weights, mut back] = [(); 2].map(|()| vec![0.0; columns as usize]);
+    for (data, out) in data.chunks_exact(from).zip(out.chunks_exact(to)) {
+        decode(data, &mut weights);
+        decode_back(out, &mut back);
+        loss.add(&Loss::of_row(&weights, &back, kernels::compare_rows(isa)));
+    }
+    Some(loss)
 }

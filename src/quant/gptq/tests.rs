@@ -82,7 +82,7 @@ fn rounded(x: &[f64], w: &[f32], columns: usize, to: TypeId, options: Options, i
     let tokens = (x.len() / columns) as u64;
     let factor = Factor::new(&sums(x, columns), columns, tokens, &options, isa).unwrap();
     let row = row(columns, w.len() / columns, to);
-    round(&row, &bytes(w), &factor, &options, isa).unwrap()
+    round(&row, 0, &bytes(w), &factor, &options, isa).unwrap()
 }
 
 fn decoded(data: &[u8], columns: usize, to: TypeId) -> Vec<f32> {
@@ -291,7 +291,7 @@ fn damaged_hessians_and_weights_are_named() {
     w[70] = f32::NAN;
     let round = |w: &[f32], to| {
         let row = row(columns, 3, to);
-        round(&row, &bytes(w), &factor, &group(32), Isa::scalar())
+        round(&row, 0, &bytes(w), &factor, &group(32), Isa::scalar())
     };
     let fault = round(&w, TypeId::Q4_0);
     assert!(matches!(fault, Err(RowFault::Input { block: 70, .. })), "{fault:?}");

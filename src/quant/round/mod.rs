@@ -21,7 +21,7 @@ use super::imatrix::Importance;
 use super::plan::{Draft, Fault, Method, Plan};
 use super::row::{ROUNDING, Row};
 use super::source::{Cut, ShardReader};
-use super::ternary::{Loss, NotTernary, TensorLoss, TernaryReport, is_ternary_type};
+use super::ternary::{Loss, NotTernary, TernaryReport, is_ternary_type};
 use super::work::{Output, Run, RunError, RunOptions};
 
 /// Bytes of the output after which what was written is brought to the disk, so that less is left in the end.
@@ -147,10 +147,7 @@ impl Method for Rounding {
         losses.sort_by_key(|(i, _)| *i);
         for (i, loss) in losses {
             let row = &own[batch.ends.partition_point(|&end| end <= i)];
-            match report.tensors.last_mut() {
-                Some(last) if last.name == row.name => last.loss.add(&loss),
-                _ => report.tensors.push(TensorLoss { name: row.name.clone(), ty: row.to, loss }),
-            }
+            report.add(row, loss);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::adapters::AdapterArgs;
 use crate::args::Short;
 use crate::device::DeviceArgs;
 use crate::load::{ModelArgs, count, positive, thread_count};
+use crate::memory;
 use crate::overrides::OverrideArgs;
 use crate::packing::PackingArgs;
 
@@ -160,11 +161,17 @@ pub struct Args {
     pub fisher: bool,
 
     /// Add up the products of every two columns of what goes into the matrices of the blocks instead: the Hessians that
-    /// rquantize takes with --gptq. They need memory, and a file, of 4 bytes for the square of every input's width
+    /// rquantize takes with --gptq. They need memory, and a file, of 4 bytes for the square of every input's width, and every
+    /// expert of a mixture has inputs of its own
     #[arg(long, help_heading = "Hessians", value_name = "FILE", num_args = 0..=1, requires = "file", conflicts_with_all = [
         "ubatch_size", "process_output", "no_ppl", "output_format", "save_frequency", "in_file", "fisher",
     ])]
     pub hessian: Option<Option<PathBuf>>,
+
+    /// Hold sums of SIZE at most in memory, such as 8G; without it of what is free. Where all are more than that, the
+    /// text is gone through several times, each time for some of the inputs
+    #[arg(long, help_heading = "Hessians", value_name = "SIZE", requires = "hessian", value_parser = memory::size)]
+    pub hessian_memory: Option<usize>,
 
     /// Sequences to look at, chosen at random
     #[arg(long, help_heading = "Squared gradients", value_name = "N", default_value = "100", value_parser = positive, requires = "fisher")]

@@ -1,16 +1,18 @@
 //! Hessians: the run, and its file.
 
 use std::error::Error;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use trine::Isa;
 use trine::eval::Chunks;
-use trine::eval::hessian::{CollectError, Collected, Watch, cache_bytes, collect, inputs};
+use trine::eval::hessian::{CollectError, Collected, Watch, cache_bytes, collect, groups, inputs};
+use trine::{Engine, Isa};
 use trine_formats::gguf::ModelFile;
-use trine_formats::hessian::{Hessians, Origin};
+use trine_formats::gguf::write::Layout;
+use trine_formats::hessian::{Expert, Hessians, Input, Origin, write_sums};
 
 use super::args::Args;
 use super::collect::after_chunks;
@@ -56,57 +58,137 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
     let budget = cache_bytes(loaded.weights(), &chunks, side_by_side);
     let engine = loaded.engine(budget);
     let planned = inputs(&engine, &chunks, origin)?;
+    let limit = args.hessian_memory.map(|bytes| bytes as u64).or_else(memory::available);
+    let groups = groups(&planned, limit)?;
     note!(
-        "the sums of {} inputs of {} matrices take {} of memory and in the file",
+        "the sums of {} inputs of {} matrices take {} in the file, and as much memory{}",
         planned.inputs.len(),
         planned.weights.len(),
-        human_bytes(planned.bytes().unwrap_or(u64::MAX))
+        human_bytes(planned.bytes().unwrap_or(u64::MAX)),
+        match groups.len() {
+            1 => String::new(),
+            n => format!(" in {n} parts: the text is gone through {n} times"),
+        }
     );
-    let start = if args.resume && target.exists() {
-        let place = || format!("cannot go on from '{}'", target.display());
-        let found = read(target, &planned, chunks.count()).with_context(place)?;
-        note!("going on after chunk {} of {}", found.header.chunks, chunks.count());
-        found
-    } else {
-        Collected::zeros(planned, memory::available())?
+    let job = Job { args, engine: &engine, chunks: &chunks, side_by_side, target, isa: Isa::from_env()? };
+    let header = match &groups[..] {
+        [_] => job.in_one(planned, loaded.threads())?,
+        groups => job.in_parts(planned, groups, loaded.threads())?,
     };
-    note!(
-        "computing over {} chunks, n_ctx={}, {side_by_side} side by side, threads={}",
-        chunks.count() - start.header.chunks as usize,
-        args.ctx_size,
-        loaded.threads()
-    );
-    let done = start.header.chunks as usize;
-    let mut run =
-        Run { target, save_after: args.output_frequency, steps: Steps::after("chunk", done, chunks.count()), done };
-    let isa = Isa::from_env()?;
-    match collect(&engine, &chunks, side_by_side, isa, start, &mut run) {
-        Ok(collected) => {
-            run.steps.finish();
-            save(target, &collected)?;
-            let provenance = Provenance::of_run("rimatrix.hessian/1", &loaded)?;
-            summary(args, target, &collected.header, &provenance)?;
-            Ok(true)
-        }
-        Err(CollectError::Interrupted) => {
+    let Some(header) = header else { return Ok(false) };
+    let provenance = Provenance::of_run("rimatrix.hessian/1", &loaded)?;
+    summary(args, target, &header, &provenance)?;
+    Ok(true)
+}
+
+/// A collection that is about to begin.
+struct Job<'a> {
+    args: &'a Args,
+    engine: &'a Engine,
+    chunks: &'a Chunks,
+    side_by_side: usize,
+    target: &'a Path,
+    isa: Isa,
+}
+
+impl Job<'_> {
+    /// Collects all inputs together; none where the user stopped it, and what there is has been saved.
+    fn in_one(&self, planned: Hessians, threads: usize) -> Result<Option<Hessians>> {
+        let (target, count) = (self.target, self.chunks.count());
+        let all = 0..planned.inputs.len();
+        let start = if self.args.resume && target.exists() {
+            let place = || format!("cannot go on from '{}'", target.display());
+            let found = read(target, &planned, count).with_context(place)?;
+            note!("going on after chunk {} of {count}", found.header.chunks);
+            found
+        } else {
+            Collected::zeros(planned, all)
+        };
+        let done = start.header.chunks as usize;
+        self.announce(count - done, threads);
+        let save_after = self.args.output_frequency;
+        let mut run =
+            Run { target: Some(target), save_after, steps: Steps::after("chunk", done, count), before: 0, done };
+        let Some(collected) = self.collect(start, &mut run)? else {
             note!("stopped after chunk {}, saved in '{}'; --resume goes on from there", run.done, target.display());
-            Ok(false)
+            return Ok(None);
+        };
+        save(target, &collected)?;
+        Ok(Some(collected.header))
+    }
+
+    /// Collects one group of inputs after the other, each in a pass over the text; none where the user stopped it.
+    fn in_parts(&self, planned: Hessians, groups: &[Range<usize>], threads: usize) -> Result<Option<Hessians>> {
+        for (given, option) in
+            [(self.args.resume, "--resume"), (self.args.output_frequency.is_some(), "--output-frequency")]
+        {
+            if given {
+                let bytes = human_bytes(planned.bytes().unwrap_or(u64::MAX));
+                bail!("{option} is for sums that are in memory together, and those of this model take {bytes}");
+            }
         }
-        Err(CollectError::Watch(e)) => Err(anyhow::Error::from_boxed(e)),
-        Err(e) => Err(e.into()),
+        let failed = || format!("cannot write '{}'", self.target.display());
+        let count = self.chunks.count();
+        self.announce(count * groups.len(), threads);
+        let mut out = BufWriter::with_capacity(1 << 20, OutFile::create(self.target, "--hessian")?);
+        let mut written: Option<(Hessians, Layout)> = None;
+        for (number, group) in groups.iter().enumerate() {
+            let before = number * count;
+            let steps = Steps::after("chunk", before, count * groups.len());
+            let mut run = Run { target: None, save_after: None, steps, before, done: before };
+            let start = Collected::zeros(planned.clone(), group.clone());
+            let Some(collected) = self.collect(start, &mut run)? else {
+                note!("stopped in part {} of {}; nothing is saved", number + 1, groups.len());
+                return Ok(None);
+            };
+            // Every pass counts the tokens of all experts.
+            let (_, layout) = match &mut written {
+                Some(written) => written,
+                None => {
+                    let layout = collected.header.layout().with_context(failed)?;
+                    out.write_all(layout.header()).with_context(failed)?;
+                    written.insert((collected.header.clone(), layout))
+                }
+            };
+            write_sums(layout, group.start, &collected.sums[group.clone()], &mut out).with_context(failed)?;
+        }
+        keep(out).with_context(failed)?;
+        Ok(written.map(|(header, _)| header))
+    }
+
+    fn announce(&self, chunks: usize, threads: usize) {
+        let (n_ctx, side_by_side) = (self.args.ctx_size, self.side_by_side);
+        note!("computing over {chunks} chunks, n_ctx={n_ctx}, {side_by_side} side by side, threads={threads}");
+    }
+
+    /// Goes through the text; none where the user stopped it.
+    fn collect(&self, start: Collected, run: &mut Run<'_>) -> Result<Option<Collected>> {
+        match collect(self.engine, self.chunks, self.side_by_side, self.isa, start, run) {
+            Ok(collected) => {
+                run.steps.finish();
+                Ok(Some(collected))
+            }
+            Err(CollectError::Interrupted) => Ok(None),
+            Err(CollectError::Watch(e)) => Err(anyhow::Error::from_boxed(e)),
+            Err(e) => Err(e.into()),
+        }
     }
 }
 
 /// A run and what it has saved.
 struct Run<'a> {
-    target: &'a Path,
+    /// The file; none where only the end is written.
+    target: Option<&'a Path>,
     save_after: Option<usize>,
     steps: Steps,
+    /// Chunks of the parts before this one.
+    before: usize,
     done: usize,
 }
 
 impl Watch for Run<'_> {
     fn group(&mut self, done: usize, collected: &Collected) -> Result<bool, Box<dyn Error + Send + Sync>> {
+        let done = self.before + done;
         let due = self.save_after.is_some_and(|n| done / n > self.done / n);
         self.done = done;
         self.steps.tick(done);
@@ -114,8 +196,8 @@ impl Watch for Run<'_> {
         if stop {
             self.steps.finish();
         }
-        if stop || due {
-            save(self.target, collected)?;
+        if let Some(target) = self.target.filter(|_| stop || due) {
+            save(target, collected)?;
         }
         Ok(!stop)
     }
@@ -128,8 +210,12 @@ fn save(path: &Path, collected: &Collected) -> Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, OutFile::create(path, "--hessian")?);
     let written = collected.header.write(&layout, &collected.sums, &mut out);
     written.with_context(failed)?;
-    let out = out.into_inner().map_err(|e| e.into_error());
-    out.and_then(OutFile::keep).with_context(failed)
+    keep(out).with_context(failed)
+}
+
+/// Puts the file under its name.
+fn keep(out: BufWriter<OutFile>) -> io::Result<()> {
+    out.into_inner().map_err(|e| e.into_error()).and_then(OutFile::keep)
 }
 
 /// The sums of an earlier run that would have become this one: `planned` says of what, `count` of how many chunks.
@@ -140,18 +226,18 @@ fn read(path: &Path, planned: &Hessians, count: usize) -> Result<Collected> {
     if theirs != ours {
         bail!("it is of another model or text, or was made with other options: {theirs:?}, not {ours:?}");
     }
-    if header.inputs != planned.inputs || header.weights != planned.weights {
+    let uncounted = |input: &Input| Input { expert: input.expert.map(|e| Expert { tokens: 0, ..e }), ..input.clone() };
+    if !header.inputs.iter().map(uncounted).eq(planned.inputs.iter().cloned()) || header.weights != planned.weights {
         bail!("its inputs are not those of the model");
     }
     if header.chunks as usize > count {
         bail!("it has {} chunks already, more than the {count} asked for", header.chunks);
     }
-    let empty = Hessians { chunks: 0, ..header.clone() };
-    let mut collected = Collected::zeros(empty, memory::available())?;
-    for (input, sums) in header.inputs.iter().zip(&mut collected.sums) {
+    let all = 0..header.inputs.len();
+    let mut collected = Collected::zeros(header, all);
+    for (input, sums) in collected.header.inputs.iter().zip(&mut collected.sums) {
         copy(&file, &input.tensor(), sums)?;
     }
-    collected.header = header;
     Ok(collected)
 }
 
@@ -180,6 +266,8 @@ fn summary(args: &Args, target: &Path, header: &Hessians, provenance: &Provenanc
             "chunks": header.chunks,
             "chunk_size": header.origin.chunk_size,
             "tokens": header.tokens(),
+            "experts": header.inputs.iter().filter(|input| input.expert.is_some()).count(),
+            "experts_without_tokens": without_tokens(header),
             "bytes": bytes,
             "dataset": header.origin.dataset,
             "dataset_sha256": header.origin.dataset_sha256,
@@ -188,6 +276,9 @@ fn summary(args: &Args, target: &Path, header: &Hessians, provenance: &Provenanc
         });
         writeln!(stdout, "{}", shown::json(&provenance.before(report), false))?;
     } else {
+        if let n @ 1.. = without_tokens(header) {
+            note!("warning: no token went to {n} of the experts' inputs: use more text");
+        }
         writeln!(
             stdout,
             "{}: Hessians of {} inputs of {} matrices, {} chunks of {} tokens, {}",
@@ -200,4 +291,9 @@ fn summary(args: &Args, target: &Path, header: &Hessians, provenance: &Provenanc
         )?;
     }
     Ok(stdout.flush()?)
+}
+
+/// The number of inputs of experts that no token went to.
+fn without_tokens(header: &Hessians) -> usize {
+    header.inputs.iter().filter(|input| input.expert.is_some_and(|expert| expert.tokens == 0)).count()
 }

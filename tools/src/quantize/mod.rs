@@ -18,7 +18,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use trine::Isa;
 use trine::quant::lossless::Moves;
-use trine::quant::{Plan, QuantError, Recipe, Rounding, Target, parse_type};
+use trine::quant::{Plan, QuantError, Recipe, Target, parse_type};
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::widely::Header as WidelyHeader;
 
@@ -165,8 +165,8 @@ pub fn run(args: &Args) -> Result<()> {
     let report = carry_out(&model, &mut plan, &job.out, job.options(args)?, args.verbose, show::verbose_line)?;
     let report = report.inspect_err(|e| list(e, recipe.target))?;
     shown(&plan, Some(&report)).write(args.json, provenance, &mut out)?;
-    if let Some(rounding) = plan.find::<Rounding>().filter(|_| args.verbose) {
-        rounding.report().details().iter().for_each(|line| note!("  {line}"));
+    if args.verbose {
+        show::ternary(&plan).details().iter().for_each(|line| note!("  {line}"));
     }
     gptq::warn(&plan);
     let moves = plan.find::<Moves>().map(|moves| moves.report().details());

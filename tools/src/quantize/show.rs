@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use trine::quant::anyprec::Clusters;
+use trine::quant::gptq::Feedback;
 use trine::quant::lossless::{self, Inexact, MoveReport, Moved, Moves};
 use trine::quant::widely::Widely;
 use trine::quant::{Plan, Recipe, Report, Rounding, Row, Target, TensorLoss, TernaryReport};
@@ -234,7 +235,8 @@ impl Shown<'_> {
         if let Some(moves) = plan.find::<Moves>().map(Moves::report).filter(|report| !report.tensors.is_empty()) {
             writeln!(out, "moved: {}", shown::message(&moves.to_string()))?;
         }
-        if let Some(ternary) = plan.find::<Rounding>().map(Rounding::report).filter(|r| !r.tensors.is_empty()) {
+        let ternary = ternary(plan);
+        if !ternary.tensors.is_empty() {
             writeln!(out, "ternary: {}", shown::message(&ternary.to_string()))?;
         }
         writeln!(out, "time: {:.1} s", self.start.elapsed().as_secs_f64())
@@ -247,12 +249,18 @@ impl Shown<'_> {
             value["files"] = json!(names(report));
             value["file_bytes"] = json!(report.file_bytes);
             value["seconds"] = json!(self.start.elapsed().as_secs_f64());
-            value["ternary"] = plan.find::<Rounding>().map_or(Value::Null, |r| ternary_json(r.report()));
+            value["ternary"] = plan.find::<Rounding>().map_or(Value::Null, |_| ternary_json(&ternary(plan)));
             value["moved"] = plan.find::<Moves>().map_or(Value::Null, |m| moves_json(m.report()));
             value["gptq"] = gptq::to_json(plan, true);
         }
         value
     }
+}
+
+/// The tensors that were made ternary, by whichever method.
+pub fn ternary(plan: &Plan) -> TernaryReport {
+    let reports = [plan.find::<Rounding>().map(Rounding::report), plan.find::<Feedback>().map(Feedback::ternary)];
+    TernaryReport { tensors: reports.into_iter().flatten().flat_map(|report| report.tensors.clone()).collect() }
 }
 
 fn names(report: &Report) -> Vec<String> {

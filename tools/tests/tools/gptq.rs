@@ -189,6 +189,138 @@ fn any_precision_files_are_made_with_feedback_too() {
     assert!(plan.contains("sensitivities: hessian"), "{plan}");
 }
 
+/// A folder with a small mixture of experts and the Hessians of some of the text.
+fn with_mixture(chunks: u32) -> TempDir {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("moe.gguf"), super::rimatrix::mixture()).unwrap();
+    fs::copy(testdata("imatrix/calib.txt"), dir.path().join("calib.txt")).unwrap();
+    rimatrix(dir.path(), &format!("-f calib.txt -c 64 --chunks {chunks} --hessian h.gguf -m moe.gguf"));
+    dir
+}
+
+/// The blocks of one of the 24 experts.
+fn expert<'a>(bytes: &'a [u8], gguf: &Gguf, name: &str, expert: usize) -> &'a [u8] {
+    let (_, data) = data(bytes, gguf, name);
+    let each = data.len() / 24;
+    &data[expert * each..][..each]
+}
+
+#[test]
+fn experts_are_rounded_by_their_own_tokens() {
+    let dir = with_mixture(8);
+    let dir = dir.path();
+    let words = "--pure --gptq h.gguf moe.gguf";
+    let out = tool::stdout(run(dir, &format!("{words} one.gguf Q4_0 1")));
+    assert!(out.contains("gptq: 14 tensors rounded with error feedback"), "{out}");
+    let one = file(dir, "one.gguf");
+    tool::stdout(run(dir, &format!("{words} many.gguf Q4_0 3")));
+    assert!(one == file(dir, "many.gguf"));
+    let mut scalar = command(dir, &format!("{words} scalar.gguf Q4_0 2"));
+    tool::stdout(scalar.env("TRINE_ISA", "scalar").output().unwrap());
+    assert!(one == file(dir, "scalar.gguf"));
+    // The Hessian of one expert decides its blocks and no others, unless it lends its tokens to those that are short.
+    let mut hessians = file(dir, "h.gguf");
+    let gguf = gguf::header(&hessians);
+    let header = trine_formats::hessian::Hessians::parse(&gguf.meta, &gguf.tensors).unwrap();
+    let name = "blk.1.ffn_down_exps.weight";
+    let reads = header.weights[name];
+    let input = reads.first + 7;
+    let start = (gguf.data_offset + gguf.tensors[input].offset) as usize;
+    // As if its first column had met values four times as large.
+    let scaled = |row: usize, column: usize| [row, column].iter().filter(|i| **i == 0).count();
+    let mut at = start;
+    for row in 0..header.inputs[input].columns as usize {
+        for column in 0..=row {
+            let value = f64::from_le_bytes(hessians[at..at + 8].try_into().unwrap());
+            let value = value * [1.0, 4.0, 16.0][scaled(row, column)];
+            hessians[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            at += 8;
+        }
+    }
+    fs::write(dir.join("changed.gguf"), &hessians).unwrap();
+    tool::stdout(run(dir, "--pure --gptq changed.gguf moe.gguf other.gguf Q4_0"));
+    let other = file(dir, "other.gguf");
+    let (before, after) = (gguf::header(&one), gguf::header(&other));
+    let short: Vec<usize> = (0..24).filter(|e| header.tokens_of(reads.first + e) < 64).collect();
+    for number in 0..24 {
+        let same = expert(&one, &before, name, number) == expert(&other, &after, name, number);
+        assert_eq!(same, number != 7 && !short.contains(&number), "expert {number}, short ones {short:?}");
+    }
+}
+
+#[test]
+fn experts_with_few_tokens_have_the_mean_of_the_others() {
+    let dir = with_mixture(1);
+    let dir = dir.path();
+    let out = tool::stdout(run(dir, "--pure --gptq h.gguf moe.gguf o.gguf Q4_0"));
+    let told = "inputs of experts saw fewer tokens than they have columns";
+    assert!(out.contains(told), "{out}");
+    let json = tool::stdout(run(dir, "--json --pure --gptq h.gguf moe.gguf o.gguf Q4_0"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // The gates and the second projections of two layers.
+    assert_eq!(json["gptq"]["experts"], 2 * 2 * 24);
+    let filled = json["gptq"]["experts_filled"].as_u64().unwrap();
+    assert!(filled > 48, "{json}");
+    // None of a layer's experts saw a token: there is no mean.
+    let bytes = file(dir, "h.gguf");
+    let gguf = gguf::header(&bytes);
+    let mut header = trine_formats::hessian::Hessians::parse(&gguf.meta, &gguf.tensors).unwrap();
+    header.inputs.iter_mut().filter_map(|input| input.expert.as_mut()).for_each(|expert| expert.tokens = 0);
+    let sums: Vec<Vec<f64>> = header.inputs.iter().map(|i| vec![0.0; i.elements().unwrap() as usize]).collect();
+    let mut empty = Vec::new();
+    header.write(&header.layout().unwrap(), &sums, &mut empty).unwrap();
+    fs::write(dir.join("empty.gguf"), empty).unwrap();
+    // Another model has as many columns and fewer experts.
+    let mut fewer = header.clone();
+    for reads in fewer.weights.values_mut().filter(|reads| reads.experts > 0) {
+        reads.experts = 23;
+    }
+    let mut other = Vec::new();
+    fewer.write(&fewer.layout().unwrap(), &sums, &mut other).unwrap();
+    fs::write(dir.join("fewer.gguf"), other).unwrap();
+    let mut nan = bytes.clone();
+    let input = header.weights["blk.1.ffn_up_exps.weight"].first + 3;
+    let at = (gguf.data_offset + gguf.tensors[input].offset) as usize;
+    nan[at..at + 8].copy_from_slice(&f64::NAN.to_le_bytes());
+    fs::write(dir.join("nan.gguf"), nan).unwrap();
+    fs::remove_file(dir.join("o.gguf")).unwrap();
+    let before = names_in(dir);
+    for (name, expected) in [
+        ("empty", "no token of the text went to any of its experts"),
+        ("fewer", "6 tensors whose Hessian is of another size"),
+        ("nan", "its Hessian holds NaN for columns 0 and 0"),
+    ] {
+        let error =
+            tool::refusal("rquantize", run(dir, &format!("--pure --gptq {name}.gguf moe.gguf o.gguf Q4_0"))).error;
+        assert!(error.contains(expected), "{name}: {error}");
+        assert_eq!(names_in(dir), before, "{name}");
+    }
+}
+
+#[test]
+fn weights_that_are_not_ternary_become_so_with_force_alone() {
+    let dir = folder();
+    let dir = dir.path();
+    // Its embeddings are no ternary weights, and have no Hessian; its matrices are and stay what they are.
+    let ternary = "--pure --token-embedding-type q8_0 --gptq h.gguf";
+    let out = tool::stdout(run(dir, &format!("{ternary} {MODEL} t.gguf TQ2_0")));
+    assert!(out.contains("ternary: 42 ternary tensors"), "{out}");
+    assert!(out.contains("digits lossless"), "{out}");
+    // Rounded to four bits with feedback they are no longer three values to a block.
+    tool::stdout(run(
+        dir,
+        &format!("--pure --token-embedding-type q8_0 --sparse 2:4 --gptq h.gguf {MODEL} d.gguf Q4_0"),
+    ));
+    let before = names_in(dir);
+    let words = format!("--allow-requantize {ternary} d.gguf o.gguf TQ2_0");
+    let error = tool::refusal("rquantize", run(dir, &words)).error;
+    let (found, end) = ("1 of 1 tensors made ternary are not ternary", "or accept the loss with --force");
+    assert!(error.contains(found) && error.ends_with(end), "{error}");
+    assert_eq!(names_in(dir), before);
+    let out = tool::stdout(run(dir, &format!("--force {words}")));
+    assert!(out.contains("ternary: 42 of 42 tensors made ternary are not ternary"), "{out}");
+}
+
 #[test]
 fn plans_say_what_is_fed_back() {
     let dir = folder();

@@ -44,10 +44,10 @@ impl Metrics {
         }
     }
 
-    /// The number of the input that a matrix reads.
+    /// The number of the input that a matrix reads; none of stacked matrices, whose inputs are several.
     fn input(&self, row: &Row) -> Option<usize> {
-        let weights = &self.gptq.hessians.header().weights;
-        weights.get(&row.source.name).copied()
+        let reads = self.gptq.hessians.header().weights.get(&row.source.name);
+        reads.filter(|reads| reads.experts == 0).map(|reads| reads.first)
     }
 
     /// The matrix's input, factored now where it was not; `None` where there is no Hessian. On the current rayon

@@ -16,7 +16,7 @@ const EXPERTS: u64 = 24;
 const LAYERS: u32 = 2;
 
 /// A `qwen3moe` of 24 experts, 3 of which a token goes to, with random weights and TriLM's vocabulary.
-pub(super) fn mixture() -> Vec<u8> {
+pub fn mixture() -> Vec<u8> {
     let file = fs::read(trilm()).unwrap();
     let vocabulary = Gguf::parse(&file, &Limits::default()).unwrap();
     let mut meta = vocabulary.meta.clone();

@@ -1,17 +1,22 @@
 //! `rimatrix --hessian`: what it writes, how it goes on, and its answers to mistakes.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use assert_cmd::Command;
 use tempfile::TempDir;
+use trine::eval::{Chunks, hessian};
+use trine::ops::observe::ActivationObserver;
+use trine::{Segment, StepOptions};
 use trine_formats::gguf::Gguf;
 use trine_formats::hessian::Hessians;
 use trine_testkit::gguf::header;
 use trine_testkit::tool::{end_signal, stdout};
 use trine_testkit::{sha256, testdata};
 
-use super::experts::mixture;
-use super::{assert_error, command, trilm, written};
+use super::{assert_error, command, mixture, trilm, written};
 
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -20,7 +25,7 @@ fn folder() -> TempDir {
 }
 
 /// Runs on short chunks of the text with the TriLM model.
-fn hessian(dir: &TempDir, words: &str) -> Command {
+fn collected(dir: &TempDir, words: &str) -> Command {
     let mut command = command(dir, "-f calib.txt -c 64 -m");
     command.arg(trilm()).args(words.split(' '));
     command
@@ -43,7 +48,7 @@ fn sums(file: &[u8], gguf: &Gguf, tensor: usize) -> Vec<f64> {
 #[test]
 fn matrices_that_read_one_input_share_its_sums() {
     let dir = folder();
-    let run = hessian(&dir, "--chunks 2 --json --hessian").output();
+    let run = collected(&dir, "--chunks 2 --json --hessian").output();
     let out = stdout(run.unwrap());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["schema"], "rimatrix.hessian/1");
@@ -54,7 +59,7 @@ fn matrices_that_read_one_input_share_its_sums() {
     let file = fs::read(dir.path().join("hessian.gguf")).unwrap();
     let (gguf, hessians) = parsed(&file);
     assert_eq!((hessians.inputs.len(), hessians.weights.len()), (24, 42));
-    let input = |name: &str| hessians.weights[&format!("blk.3.{name}.weight")];
+    let input = |name: &str| hessians.weights[&format!("blk.3.{name}.weight")].first;
     assert_eq!(input("attn_q"), input("attn_v"));
     assert_eq!(input("attn_q"), input("attn_k"));
     assert_eq!(input("ffn_gate"), input("ffn_up"));
@@ -70,8 +75,8 @@ fn matrices_that_read_one_input_share_its_sums() {
     let words = "-c 64 -b 64 -ub 64 --chunks 2 --no-ppl -o im.gguf";
     let matrix = written(&dir, super::collect_in(&dir, "calib.txt", words), "im.gguf");
     let matrix = trine_formats::imatrix::Imatrix::parse(&matrix).unwrap();
-    for (name, &input) in &hessians.weights {
-        let sums = sums(&file, &gguf, input);
+    for (name, reads) in &hessians.weights {
+        let sums = sums(&file, &gguf, reads.first);
         for (j, &want) in matrix.entries[name].sums.iter().enumerate() {
             let got = sums[j * (j + 1) / 2 + j];
             let apart = (got - f64::from(want)).abs();
@@ -83,22 +88,22 @@ fn matrices_that_read_one_input_share_its_sums() {
 #[test]
 fn neither_threads_nor_batches_nor_interruptions_change_a_bit() {
     let dir = folder();
-    let whole = written(&dir, hessian(&dir, "--chunks 3 --hessian a -t 1 -b 64"), "a");
-    assert!(written(&dir, hessian(&dir, "--chunks 3 --hessian b -t 3 -b 300"), "b") == whole);
+    let whole = written(&dir, collected(&dir, "--chunks 3 --hessian a -t 1 -b 64"), "a");
+    assert!(written(&dir, collected(&dir, "--chunks 3 --hessian b -t 3 -b 300"), "b") == whole);
     let scalar = {
-        let mut command = hessian(&dir, "--chunks 3 --hessian -o c --no-mmap --no-repack");
+        let mut command = collected(&dir, "--chunks 3 --hessian -o c --no-mmap --no-repack");
         command.env("TRINE_ISA", "scalar");
         written(&dir, command, "c")
     };
     assert!(scalar == whole);
     // Started with fewer chunks, saved after each, continued twice, one time with nothing to do.
-    let first = written(&dir, hessian(&dir, "--chunks 2 --hessian d --resume"), "d");
+    let first = written(&dir, collected(&dir, "--chunks 2 --hessian d --resume"), "d");
     assert!(first != whole);
     for threads in [3, 2] {
         let words = format!("--chunks 3 --hessian d --resume --output-frequency 1 -t {threads}");
-        assert!(written(&dir, hessian(&dir, &words), "d") == whole);
+        assert!(written(&dir, collected(&dir, &words), "d") == whole);
     }
-    let other = written(&dir, hessian(&dir, "--chunks 3 --from-chunk 1 --hessian e"), "e");
+    let other = written(&dir, collected(&dir, "--chunks 3 --from-chunk 1 --hessian e"), "e");
     assert!(other != whole);
 }
 
@@ -138,7 +143,7 @@ fn ctrl_c_keeps_what_is_done() {
 #[test]
 fn mistakes_are_one_line() {
     let dir = folder();
-    let good = written(&dir, hessian(&dir, "--chunks 2 --hessian good"), "good");
+    let good = written(&dir, collected(&dir, "--chunks 2 --hessian good"), "good");
     let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
     let mut damaged = good.clone();
     let last = damaged.len() - 1;
@@ -154,10 +159,97 @@ fn mistakes_are_one_line() {
         ("--hessian calib.txt", "calib.txt"),
         ("--hessian a -o b", "give one of the two"),
     ] {
-        assert_error(hessian(&dir, words), expected);
+        assert_error(collected(&dir, words), expected);
     }
     assert!(fs::read(dir.path().join("good")).unwrap() == good);
-    let words = "-f calib.txt -c 64 -m mixture.gguf --hessian x";
-    assert_error(command(&dir, words), "_exps.weight' is made of experts");
+    let of_mixture = "-f calib.txt -c 64 -m mixture.gguf --hessian x";
+    for (words, expected) in [
+        ("--hessian-memory 4K", "the sums of the input of 'blk.0.attn_q.weight' alone take"),
+        ("--hessian-memory 100K --resume", "--resume is for sums that are in memory together"),
+        ("--hessian-memory 100K --output-frequency 1", "--output-frequency is for sums"),
+    ] {
+        assert_error(command(&dir, &format!("{of_mixture} {words}")), expected);
+    }
     assert!(!dir.path().join("x").exists());
+}
+
+/// Keeps the rows that go to every expert, chunk after chunk.
+#[derive(Default)]
+struct Rows(Mutex<BTreeMap<(String, usize), Vec<Vec<f32>>>>);
+
+impl ActivationObserver for Rows {
+    fn observe(&self, _: &str, _: &[f32], _: usize) {}
+
+    fn observe_expert(&self, tensor: &str, expert: usize, _: usize, rows: &[f32], _: usize) {
+        self.0.lock().unwrap().entry((tensor.to_owned(), expert)).or_default().push(rows.to_vec());
+    }
+}
+
+/// The rows that go to the experts of a model, of each of `count` chunks of 64 tokens.
+fn rows_of_experts(model: &Path, text: &str, count: usize) -> BTreeMap<(String, usize), Vec<Vec<f32>>> {
+    let model = trine::open(model).unwrap();
+    let tokens = model.tokenizer().encode(text, true, false).unwrap();
+    let chunks = Chunks::new(tokens, 64, model.tokenizer().text_bos(), Some(count)).unwrap();
+    let engine = model.engine(hessian::cache_bytes(model.weights(), &chunks, 1));
+    let rows = Arc::new(Rows::default());
+    let options = StepOptions { observer: Some(rows.clone()), n_ubatch: usize::MAX, ..StepOptions::default() };
+    for chunk in chunks.tokens().chunks(64).take(count) {
+        let (mut seq, mut tokens) = (engine.sequence(), chunk.to_vec());
+        if let Some(bos) = model.tokenizer().text_bos() {
+            tokens[0] = bos;
+        }
+        let mut segments = [Segment { seq: &mut seq, tokens: &tokens, logits_from: tokens.len() }];
+        engine.step(&mut segments, &options, &mut |_, _, _| {}).unwrap();
+    }
+    std::mem::take(&mut *rows.0.lock().unwrap())
+}
+
+#[test]
+fn experts_have_the_sums_of_the_rows_that_go_there() {
+    let dir = folder();
+    let path = dir.path().join("moe.gguf");
+    fs::write(&path, mixture()).unwrap();
+    let run = |words: &str| command(&dir, &format!("-f calib.txt -c 64 -m moe.gguf --chunks 3 --hessian {words}"));
+    let whole = written(&dir, run("whole -t 1"), "whole");
+    let (gguf, hessians) = parsed(&whole);
+    let text = fs::read_to_string(dir.path().join("calib.txt")).unwrap();
+    let rows = rows_of_experts(&path, text.trim_end_matches('\n'), 3);
+    let mut seen = 0;
+    for (name, reads) in hessians.weights.iter().filter(|(_, reads)| reads.experts > 0) {
+        assert_eq!(reads.experts, 24);
+        for expert in 0..24 {
+            let input = reads.first + expert;
+            let columns = hessians.inputs[input].columns as usize;
+            let chunks = rows.get(&(name.clone(), expert)).cloned().unwrap_or_default();
+            let tokens: usize = chunks.iter().map(|rows| rows.len() / columns).sum();
+            assert_eq!(hessians.tokens_of(input), tokens as u64, "{name} {expert}");
+            let sums = sums(&whole, &gguf, input);
+            for i in 0..columns {
+                for j in 0..=i {
+                    // Fewer than 128 rows of a chunk are one sum in f32.
+                    let of_chunk = |rows: &Vec<f32>| {
+                        let products = rows.chunks(columns).map(|row| row[i] * row[j]);
+                        f64::from(products.fold(0.0, |sum, product| sum + product))
+                    };
+                    let want = chunks.iter().fold(0.0, |sum, rows| sum + of_chunk(rows));
+                    assert_eq!(sums[i * (i + 1) / 2 + j].to_bits(), want.to_bits(), "{name} {expert}: {i} {j}");
+                }
+            }
+            seen += tokens;
+        }
+    }
+    // Every token of three chunks goes to three experts, which have three matrices in each of two layers.
+    assert_eq!(seen, 3 * 64 * 3 * 3 * 2);
+    let reads = |name: &str| hessians.weights[&format!("blk.0.{name}.weight")];
+    assert_eq!(reads("ffn_gate_exps"), reads("ffn_up_exps"));
+    assert_ne!(reads("ffn_gate_exps"), reads("ffn_down_exps"));
+    // Threads, batches, instruction sets, and the parts that little memory makes of it change nothing.
+    assert!(written(&dir, run("b -t 3 -b 256"), "b") == whole);
+    assert!(written(&dir, run("c --hessian-memory 100K"), "c") == whole);
+    let mut scalar = run("d");
+    scalar.env("TRINE_ISA", "scalar");
+    assert!(written(&dir, scalar, "d") == whole);
+    let first = "-f calib.txt -c 64 -m moe.gguf --chunks 2 --hessian e";
+    written(&dir, command(&dir, first), "e");
+    assert!(written(&dir, run("e --resume"), "e") == whole);
 }

@@ -4,6 +4,8 @@ mod experts;
 mod fisher;
 mod hessian;
 
+pub use experts::mixture;
+
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;

@@ -23,10 +23,8 @@ pub fn least(offers: &[Vec<Offer>]) -> u64 {
 pub fn choose(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
     let mut chosen: Vec<usize> = offers.iter().map(|of| smallest(of)).collect();
     let mut room = budget.checked_sub(least(offers))?;
-    let mut steps: Vec<Step> = offers.iter().enumerate().flat_map(|(tensor, of)| hull(tensor, of)).collect();
-    steps.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.tensor.cmp(&b.tensor)));
     let mut is_stopped = vec![false; offers.len()];
-    for step in steps.iter().filter(|step| step.gain > 0.0) {
+    for step in &steps(offers) {
         // The steps of a tensor follow one another: none is left out.
         if is_stopped[step.tensor] || step.bytes > room {
             is_stopped[step.tensor] = true;
@@ -40,6 +38,48 @@ pub fn choose(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
         chosen[step.tensor] = step.to;
     }
     Some(chosen)
+}
+
+/// The number of the offer taken for each tensor, so that the losses sum to `loss` at most and the bytes to as few as
+/// the steps of [`choose`] come to; where no choice has so little loss the one that has least.
+pub fn within(offers: &[Vec<Offer>], loss: f64) -> Vec<usize> {
+    let mut chosen: Vec<usize> = offers.iter().map(|of| smallest(of)).collect();
+    for step in &steps(offers) {
+        let sum = offers.iter().zip(&chosen).fold(0.0, |sum, (of, &choice)| sum + of[choice].loss);
+        if sum <= loss {
+            break;
+        }
+        chosen[step.tensor] = step.to;
+    }
+    while let Some((tensor, to)) = best_saving(offers, &chosen, loss) {
+        chosen[tensor] = to;
+    }
+    chosen
+}
+
+/// The smaller offer of any tensor that saves most bytes for what it loses more, of those with which the losses sum to
+/// `loss` at most: a large tensor's step may have gained more than was needed.
+fn best_saving(offers: &[Vec<Offer>], chosen: &[usize], loss: f64) -> Option<(usize, usize)> {
+    let sum = offers.iter().zip(chosen).fold(0.0, |sum, (of, &choice)| sum + of[choice].loss);
+    let mut best: Option<(f64, usize, usize)> = None;
+    for (tensor, (of, &choice)) in offers.iter().zip(chosen).enumerate() {
+        let from = of[choice];
+        for (to, offer) in of.iter().enumerate().filter(|(_, offer)| offer.bytes < from.bytes) {
+            let more = offer.loss - from.loss;
+            let saved = (from.bytes - offer.bytes) as f64 / more.max(f64::MIN_POSITIVE);
+            if sum + more <= loss && best.is_none_or(|(most, ..)| saved > most) {
+                best = Some((saved, tensor, to));
+            }
+        }
+    }
+    best.map(|(_, tensor, to)| (tensor, to))
+}
+
+/// The steps of all tensors along their hulls, those that gain most for each byte first.
+fn steps(offers: &[Vec<Offer>]) -> Vec<Step> {
+    let mut steps: Vec<Step> = offers.iter().enumerate().flat_map(|(tensor, of)| hull(tensor, of)).collect();
+    steps.sort_by(|a, b| b.gain.total_cmp(&a.gain).then(a.tensor.cmp(&b.tensor)));
+    steps
 }
 
 /// A tensor that goes from one of its offers to a larger one.
@@ -117,6 +157,19 @@ mod tests {
         assert_eq!(choose(&all, 8), Some(vec![1, 1]));
         assert_eq!(choose(&all, 12), Some(vec![2, 1]));
         assert_eq!(choose(&all, 1000), Some(vec![2, 2]));
+    }
+
+    #[test]
+    fn as_few_bytes_as_a_loss_allows() {
+        let all = offers(&[&[(2, 8.0), (4, 2.0), (8, 0.0)], &[(2, 8.0), (4, 7.0), (8, 6.5)]]);
+        for (loss, chosen) in
+            [(16.0, [0, 0]), (15.9, [1, 0]), (10.0, [1, 0]), (9.9, [2, 0]), (7.5, [2, 1]), (0.0, [2, 2])]
+        {
+            assert_eq!(within(&all, loss), chosen, "{loss}");
+        }
+        // The large step makes the small one before it needless.
+        let all = offers(&[&[(2, 1.0), (3, 0.1)], &[(10, 8.0), (20, 0.0)]]);
+        assert_eq!([within(&all, 2.0), within(&all, 0.5)], [[0, 1], [1, 1]]);
     }
 
     /// Offers above the hull are taken where nothing else fits, and those that lose more for more bytes never.

@@ -7,9 +7,13 @@
 //! state; those of the output are the logits themselves and count as often as there are blocks. Nothing is drawn: the
 //! same model, importance and size give the same types on any machine.
 //!
+//! A file of a given divergence is found the same way: [`Allocator`] holds the losses of all tensors in all types, and
+//! [`Search`] says which total to try next until what is measured is what was wanted.
+//!
 //! The result is a list of rules as `--tensor-type` takes them, which llama-quantize reads too.
 
 mod choose;
+mod divergence;
 mod measure;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +32,7 @@ use super::row::{Reason, Row};
 use super::work::{RunError, RunOptions};
 use crate::progress::Progress;
 use choose::Offer;
+pub use divergence::{Measured, Search};
 
 /// Types that need no importance, in the order of their size.
 const TYPES: &[TypeId] = &[
@@ -72,6 +77,9 @@ pub struct Allocation {
     pub rules: Vec<TensorRule>,
     /// The error of products relative to them, the root of the mean square over these tensors.
     pub error: f64,
+    /// The mean of the squares, the output counted as often as there are blocks: the divergence of the file is nearly
+    /// proportional to it.
+    pub loss: f64,
 }
 
 /// No types for such a file.
@@ -113,55 +121,134 @@ pub fn allocate(
     options: &RunOptions,
     progress: &mut dyn Progress,
 ) -> Result<Allocation, AllocateError> {
-    // The largest of the block types fits nearly every row, so its plan tells which tensors are free at all.
-    let largest = Recipe { target: Target::Ftype(Ftype::Q8_0), fallback: Fallback::Always, ..recipe.clone() };
-    let plan = Plan::new(model, &largest)?;
-    plan.check()?;
-    let free: Vec<&Row> = plan.rows.iter().filter(|row| is_free(row)).collect();
-    let types: Vec<Vec<TypeId>> = free.iter().map(|row| types_of(row)).collect();
-    if free.is_empty() {
-        return Err(AllocateError::Nothing);
-    }
-    let losses = measure::losses(model, &free, &types, recipe, options, progress)?;
-    let output = output_of(&plan.rows);
-    let blocks = blocks(&plan.rows).max(1) as f64;
-    let offers = free.iter().zip(&types).zip(&losses).map(|((row, types), losses)| {
-        let counts = if Some(Category::of(&row.name)) == output { blocks } else { 1.0 };
-        let offer = |(&ty, &loss): (&TypeId, &f64)| Offer { bytes: bytes_of(ty, &row.shape), loss: loss * counts };
-        types.iter().zip(losses).map(offer).collect()
-    });
-    let offers: Vec<Vec<Offer>> = offers.collect();
-    let fixed = plan.bytes() - free.iter().map(|row| row.bytes).sum::<u64>();
-    let too_small = || {
-        let least = choose::least(&offers) + fixed;
-        let bits = least as f64 * 8.0 / plan.weights().max(1) as f64;
-        let (least, asked) = match size {
-            Size::BitsPerWeight(asked) => (format!("{bits:.2} bits"), format!("{asked} bits per weight")),
-            Size::File(asked) => (format!("about {least} bytes"), format!("{asked} bytes")),
-        };
-        let hint = if recipe.importance.is_some() { "" } else { "; with --imatrix smaller types can be had" };
-        AllocateError::TooSmall { least, bits, asked, hint }
-    };
-    let asked = match size {
-        Size::BitsPerWeight(bits) => (bits / 8.0 * plan.weights() as f64) as u64,
-        Size::File(bytes) => bytes,
-    };
-    // The header and what lies between tensors depend a little on the types.
-    let mut beside = fixed;
-    for _ in 0..ATTEMPTS {
-        let budget = asked.checked_sub(beside).ok_or_else(too_small)?;
-        let chosen = choose::choose(&offers, budget).ok_or_else(too_small)?;
-        let allocation = allocation(&free, &types, &losses, &chosen);
-        let Size::File(_) = size else { return Ok(allocation) };
-        let recipe = allocation.recipe(recipe);
-        let layouts = Plan::new(model, &recipe)?.layouts()?;
-        let bytes: u64 = layouts.iter().map(|layout| layout.file_bytes()).sum();
-        match bytes.checked_sub(asked) {
-            None | Some(0) => return Ok(allocation),
-            Some(excess) => beside += excess,
+    Allocator::new(model, recipe, options, progress)?.for_size(size)
+}
+
+/// The losses of a model's tensors in all types that they may have, from which types are chosen.
+pub struct Allocator<'a> {
+    model: &'a ModelFile,
+    recipe: &'a Recipe,
+    plan: Plan,
+    /// The numbers of the rows whose types are free.
+    free: Vec<usize>,
+    /// Their types, the losses of each, and these as they count.
+    types: Vec<Vec<TypeId>>,
+    losses: Vec<Vec<f64>>,
+    offers: Vec<Vec<Offer>>,
+}
+
+impl<'a> Allocator<'a> {
+    /// Measures the losses; the recipe's target means nothing.
+    ///
+    /// # Errors
+    /// What [`Plan::new`] refuses; a model with nothing to choose; I/O; values that are not finite.
+    pub fn new(
+        model: &'a ModelFile,
+        recipe: &'a Recipe,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Allocator<'a>, AllocateError> {
+        // The largest of the block types fits nearly every row, so its plan tells which tensors are free at all.
+        let largest = Recipe { target: Target::Ftype(Ftype::Q8_0), fallback: Fallback::Always, ..recipe.clone() };
+        let plan = Plan::new(model, &largest)?;
+        plan.check()?;
+        let free: Vec<usize> = (0..plan.rows.len()).filter(|&row| is_free(&plan.rows[row])).collect();
+        let rows: Vec<&Row> = free.iter().map(|&row| &plan.rows[row]).collect();
+        let types: Vec<Vec<TypeId>> = rows.iter().map(|row| types_of(row)).collect();
+        if free.is_empty() {
+            return Err(AllocateError::Nothing);
         }
+        let losses = measure::losses(model, &rows, &types, recipe, options, progress)?;
+        let output = output_of(&plan.rows);
+        let blocks = blocks(&plan.rows).max(1) as f64;
+        let offers = rows.iter().zip(&types).zip(&losses).map(|((row, types), losses)| {
+            let counts = if Some(Category::of(&row.name)) == output { blocks } else { 1.0 };
+            let offer = |(&ty, &loss): (&TypeId, &f64)| Offer { bytes: bytes_of(ty, &row.shape), loss: loss * counts };
+            types.iter().zip(losses).map(offer).collect()
+        });
+        let offers: Vec<Vec<Offer>> = offers.collect();
+        Ok(Allocator { model, recipe, free, types, losses, offers, plan })
     }
-    Err(too_small())
+
+    /// The types of a file that is at most of a size.
+    ///
+    /// # Errors
+    /// A size that no file has.
+    pub fn for_size(&self, size: Size) -> Result<Allocation, AllocateError> {
+        let plan = &self.plan;
+        let fixed = plan.bytes() - self.free.iter().map(|&row| plan.rows[row].bytes).sum::<u64>();
+        let too_small = || {
+            let least = choose::least(&self.offers) + fixed;
+            let bits = least as f64 * 8.0 / plan.weights().max(1) as f64;
+            let (least, asked) = match size {
+                Size::BitsPerWeight(asked) => (format!("{bits:.2} bits"), format!("{asked} bits per weight")),
+                Size::File(asked) => (format!("about {least} bytes"), format!("{asked} bytes")),
+            };
+            let hint = if self.recipe.importance.is_some() { "" } else { "; with --imatrix smaller types can be had" };
+            AllocateError::TooSmall { least, bits, asked, hint }
+        };
+        let asked = match size {
+            Size::BitsPerWeight(bits) => (bits / 8.0 * plan.weights() as f64) as u64,
+            Size::File(bytes) => bytes,
+        };
+        // The header and what lies between tensors depend a little on the types.
+        let mut beside = fixed;
+        for _ in 0..ATTEMPTS {
+            let budget = asked.checked_sub(beside).ok_or_else(too_small)?;
+            let chosen = choose::choose(&self.offers, budget).ok_or_else(too_small)?;
+            let allocation = self.allocation(&chosen);
+            let Size::File(_) = size else { return Ok(allocation) };
+            let bytes = self.file_bytes(&allocation)?;
+            match bytes.checked_sub(asked) {
+                None | Some(0) => return Ok(allocation),
+                Some(excess) => beside += excess,
+            }
+        }
+        Err(too_small())
+    }
+
+    /// The types of the smallest file whose [loss](Allocation::loss) is `loss` at most; of the best one where none is.
+    pub fn for_loss(&self, loss: f64) -> Allocation {
+        self.allocation(&choose::within(&self.offers, loss * self.counts()))
+    }
+
+    /// The bytes of the file with these types.
+    ///
+    /// # Errors
+    /// What [`Plan::new`] refuses.
+    pub fn file_bytes(&self, allocation: &Allocation) -> Result<u64, AllocateError> {
+        let layouts = Plan::new(self.model, &allocation.recipe(self.recipe))?.layouts()?;
+        Ok(layouts.iter().map(|layout| layout.file_bytes()).sum())
+    }
+
+    /// How often tensors count, all together: the output as often as there are blocks.
+    fn counts(&self) -> f64 {
+        let output = output_of(&self.plan.rows);
+        let is_output = |row: &&usize| Some(Category::of(&self.plan.rows[**row].name)) == output;
+        let outputs = self.free.iter().filter(is_output).count();
+        (self.free.len() - outputs + outputs * blocks(&self.plan.rows).max(1)) as f64
+    }
+
+    fn allocation(&self, chosen: &[usize]) -> Allocation {
+        let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut rules = Vec::with_capacity(self.free.len());
+        let (mut loss, mut counted) = (0.0, 0.0);
+        for (i, (&row, &choice)) in self.free.iter().zip(chosen).enumerate() {
+            let (row, ty) = (&self.plan.rows[row], self.types[i][choice]);
+            loss += self.losses[i][choice];
+            counted += self.offers[i][choice].loss;
+            if is_quantized(ty) {
+                *weights.entry(ty.0).or_default() += row.weights();
+            }
+            rules.push(TensorRule::named(&row.name, ty));
+        }
+        let most = weights.iter().max_by_key(|(_, weights)| **weights);
+        let most = most.map(|(&ty, _)| guessed_id(TypeId(ty)) & !GUESSED);
+        let ftype = Ftype::ALL.iter().copied().find(|ftype| Some(*ftype as u32) == most);
+        let ftype = ftype.filter(|ftype| is_quantized(ftype.default_type())).unwrap_or(Ftype::Q8_0);
+        let error = (loss / self.free.len().max(1) as f64).sqrt();
+        Allocation { ftype, rules, error, loss: counted / self.counts().max(1.0) }
+    }
 }
 
 impl Allocation {
@@ -204,22 +291,4 @@ fn types_of(row: &Row) -> Vec<TypeId> {
     };
     let all = weighted.iter().chain(TYPES).copied().filter(fits);
     all.chain([row.from]).collect()
-}
-
-fn allocation(free: &[&Row], types: &[Vec<TypeId>], losses: &[Vec<f64>], chosen: &[usize]) -> Allocation {
-    let mut weights: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut rules = Vec::with_capacity(free.len());
-    let mut loss = 0.0;
-    for (i, (row, &choice)) in free.iter().zip(chosen).enumerate() {
-        let ty = types[i][choice];
-        loss += losses[i][choice];
-        if is_quantized(ty) {
-            *weights.entry(ty.0).or_default() += row.weights();
-        }
-        rules.push(TensorRule::named(&row.name, ty));
-    }
-    let most = weights.iter().max_by_key(|(_, weights)| **weights).map(|(&ty, _)| guessed_id(TypeId(ty)) & !GUESSED);
-    let ftype = Ftype::ALL.iter().copied().find(|ftype| Some(*ftype as u32) == most);
-    let ftype = ftype.filter(|ftype| is_quantized(ftype.default_type())).unwrap_or(Ftype::Q8_0);
-    Allocation { ftype, rules, error: (loss / free.len().max(1) as f64).sqrt() }
 }

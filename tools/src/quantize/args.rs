@@ -35,7 +35,7 @@ use crate::widely::WidelyArgs;
 #[derive(Parser)]
 #[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(
-    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --target-size SIZE IN.gguf OUT.gguf [THREADS]\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --target-size SIZE IN.gguf OUT.gguf [THREADS]\n       rquantize --target-kld X --kld-text FILE IN.gguf OUT.gguf [THREADS]\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
 )]
 pub struct Args {
     /// The model; of a split one any shard
@@ -263,6 +263,7 @@ impl Args {
             (self.pure, "--pure"),
             (self.size.target_bpw.is_some(), "--target-bpw"),
             (self.size.target_size.is_some(), "--target-size"),
+            (self.size.target_kld.is_some(), "--target-kld"),
             (self.leave_output_tensor, "--leave-output-tensor"),
             (!self.tensor_type.is_empty(), "--tensor-type"),
             (self.tensor_type_file.is_some(), "--tensor-type-file"),

@@ -3,6 +3,7 @@
 pub mod args;
 mod cells;
 mod clusters;
+mod divergence;
 mod outcome;
 mod recipe;
 mod rotate;
@@ -142,8 +143,11 @@ pub fn run(args: &Args) -> Result<()> {
         refuse(args.any_option().or(args.verify.then_some("--verify")))?;
         recipe.target = Target::Dense(parse_type(&job.target.name())?);
     }
+    let mut divergence = serde_json::Value::Null;
     if let Some(asked) = args.size.given() {
-        recipe = size::allocate(args, &model, &recipe, asked, &job)?;
+        let chosen = size::allocate(args, &model, &recipe, asked, &job)?;
+        divergence = chosen.to_json();
+        recipe = chosen.recipe;
     }
     let mut plan = match recipe.target {
         Target::Widely => widely::plan(args, &job, &model, &mut recipe)?,
@@ -156,7 +160,15 @@ pub fn run(args: &Args) -> Result<()> {
         ..Provenance::of_files("rquantize.plan/1", &model)
     };
     let mut out = BufWriter::new(signals::stdout());
-    let shown = |plan, report| Shown { plan, recipe: &recipe, out: &job.out, model: &model, report, start };
+    let shown = |plan, report| Shown {
+        plan,
+        recipe: &recipe,
+        out: &job.out,
+        model: &model,
+        report,
+        start,
+        divergence: &divergence,
+    };
     if args.dry_run {
         shown(&plan, None).write(args.json, provenance, &mut out)?;
         out.flush()?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use serde_json::Value;
 use trine::quant::{Plan, Recipe, Report};
 use trine_formats::gguf::ModelFile;
 
@@ -16,4 +17,6 @@ pub struct Shown<'a> {
     /// The files that were written; none after a dry run.
     pub report: Option<&'a Report>,
     pub start: Instant,
+    /// The divergence that was wanted, predicted and measured, in JSON; null where none was asked for.
+    pub divergence: &'a Value,
 }

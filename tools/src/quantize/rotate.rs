@@ -59,7 +59,15 @@ pub fn run(args: &Args, (turn, option): (Turn, &'static str)) -> Result<()> {
             Some(carry_out(&model, &mut plan, out, options, args.verbose, show::verbose_line)??)
         }
     };
-    let shown = Shown { plan: &plan, recipe: &recipe, out, model: &model, report: report.as_ref(), start };
+    let shown = Shown {
+        divergence: &serde_json::Value::Null,
+        plan: &plan,
+        recipe: &recipe,
+        out,
+        model: &model,
+        report: report.as_ref(),
+        start,
+    };
     shown.write(args.json, provenance, &mut stdout)?;
     Ok(stdout.flush()?)
 }

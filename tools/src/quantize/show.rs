@@ -252,6 +252,7 @@ impl Shown<'_> {
             value["ternary"] = plan.find::<Rounding>().map_or(Value::Null, |_| ternary_json(&ternary(plan)));
             value["moved"] = plan.find::<Moves>().map_or(Value::Null, |m| moves_json(m.report()));
             value["gptq"] = gptq::to_json(plan, true);
+            value["divergence"] = self.divergence.clone();
         }
         value
     }

@@ -1,15 +1,16 @@
-//! The options of `rquantize --target-bpw` and `--target-size`.
+//! The options of `rquantize --target-bpw`, `--target-size` and `--target-kld`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use trine::quant::Target;
 use trine::quant::allocate::Size;
 
+use crate::load::positive;
 use crate::memory;
 
-/// The options of files of a given size.
+/// The options of files of a given size or divergence.
 #[derive(Args)]
 pub struct SizeArgs {
     /// Choose the type of every tensor so that the file has N bits for each weight at most and least is lost
@@ -24,17 +25,52 @@ pub struct SizeArgs {
     #[arg(long, value_name = "SIZE", visible_alias = "fit", conflicts_with_all = ["pure", "gptq"], value_parser = memory::file_size)]
     pub target_size: Option<usize>,
 
+    /// Choose the type of every tensor so that the file is as small as it can be and its predictions diverge by X at most
+    ///
+    /// X is the mean Kullback-Leibler divergence from IN.gguf in nats, as rperplexity --kl-divergence measures it, over the
+    /// text of --kld-text: 0.01 is about that of Q6_K, 0.05 of Q4_K_M for models of a billion weights and more. A few files
+    /// are made and measured beside OUT.gguf, each predicted from those before it, and the smallest one that keeps to X is
+    /// written. OUT.gguf is followed by no TYPE
+    #[arg(long, value_name = "X", requires = "kld_text", conflicts_with_all = ["target_bpw", "target_size", "pure", "gptq", "dry_run"], value_parser = nats)]
+    pub target_kld: Option<f64>,
+
+    /// The text that --target-kld measures on. Take another one than that of the importance matrix
+    #[arg(long, value_name = "FILE", requires = "target_kld")]
+    pub kld_text: Option<PathBuf>,
+
+    /// Chunks of 512 tokens of it
+    #[arg(long, value_name = "N", default_value = "16", requires = "target_kld", value_parser = positive)]
+    pub kld_chunks: usize,
+
     /// Write the types that were chosen to FILE, which --tensor-type-file reads, llama-quantize's too
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
 }
 
 impl SizeArgs {
-    /// The size that is asked for, and its option.
-    pub fn given(&self) -> Option<(Size, &'static str)> {
-        let bits = self.target_bpw.map(|bits| (Size::BitsPerWeight(bits), "--target-bpw"));
-        bits.or_else(|| self.target_size.map(|bytes| (Size::File(bytes as u64), "--target-size")))
+    /// What the types are chosen for, where they are, and its option.
+    pub fn given(&self) -> Option<(Goal<'_>, &'static str)> {
+        let bits = self.target_bpw.map(|bits| (Goal::Size(Size::BitsPerWeight(bits)), "--target-bpw"));
+        let bytes = self.target_size.map(|bytes| (Goal::Size(Size::File(bytes as u64)), "--target-size"));
+        let text = self.kld_text.as_deref();
+        let divergence =
+            self.target_kld.zip(text).map(|(wanted, text)| (Goal::Divergence(wanted, text), "--target-kld"));
+        bits.or(bytes).or(divergence)
     }
+}
+
+/// What types are chosen for.
+#[derive(Clone, Copy)]
+pub enum Goal<'a> {
+    /// The size of the file.
+    Size(Size),
+    /// Its divergence in nats over the text of a file.
+    Divergence(f64, &'a Path),
+}
+
+fn nats(text: &str) -> Result<f64, String> {
+    let nats = text.parse().ok().filter(|nats: &f64| (1e-6..=100.0).contains(nats));
+    nats.ok_or_else(|| "write a number of nats such as 0.05".to_owned())
 }
 
 fn bits(text: &str) -> Result<f64, String> {

@@ -1,4 +1,4 @@
-//! `rquantize --target-bpw` and `--target-size`: sizes that are kept, types that lose less than those of a file type.
+//! `rquantize --target-bpw`, `--target-size` and `--target-kld`: sizes and divergences that are kept, types that lose less than those of a file type.
 
 use std::fs;
 use std::path::Path;
@@ -139,6 +139,73 @@ fn a_recipe_makes_the_file_again() {
     // Everything a header can say is known before a file is written.
     let plan = stdout(rquantize(dir, "--dry-run --target-bpw 4.4 in.gguf none.gguf"));
     assert!(plan.contains("chosen for the size") && !dir.join("none.gguf").exists(), "{plan}");
+}
+
+/// A chunk of a text. The embeddings are fixed: of so small a model their type alone is a step of the divergence.
+const ON_TEXT: &str = "--token-embedding-type q6_K --kld-text text.txt --kld-chunks 1";
+
+/// Runs the tool on the bundled model, whose weights are made dense by a rotation.
+fn divergence(dir: &Path, words: &str) -> Output {
+    rquantize(dir, &format!("--json {ON_TEXT} {words} dense.gguf out.gguf 2"))
+}
+
+#[test]
+fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
+    let dir = TempDir::new().unwrap();
+    let dir = dir.path();
+    fs::copy(trine_testkit::trilm(), dir.join("ternary.gguf")).unwrap();
+    fs::copy(trine_testkit::testdata("imatrix/calib.txt"), dir.join("text.txt")).unwrap();
+    stdout(rquantize(dir, "--rotate 256:signs ternary.gguf dense.gguf"));
+    let mut sizes = Vec::new();
+    for wanted in [0.02, 0.002] {
+        let output = divergence(dir, &format!("--target-kld {wanted}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let plan: serde_json::Value = serde_json::from_str(&stdout(output)).unwrap();
+        let found = plan["divergence"]["measured"].as_f64().unwrap();
+        assert_eq!(plan["divergence"]["wanted"], wanted);
+        assert!(found <= wanted && found >= 0.75 * wanted, "{said}");
+        sizes.push(bytes_of(dir, "out.gguf"));
+        // The program that measures says the same.
+        let measure = |words: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
+            let words = format!("-f text.txt -c 512 --chunks 1 --kl-divergence-base base.kld --json {words}");
+            stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
+        };
+        measure("-m dense.gguf");
+        let measured: serde_json::Value = serde_json::from_str(&measure("-m out.gguf --kl-divergence")).unwrap();
+        assert_eq!(measured["kld"]["value"].as_f64().unwrap(), found, "{measured}");
+    }
+    assert!(sizes[0] < sizes[1], "{sizes:?}");
+    // The same on another number of threads and with plain kernels, and nothing else is left.
+    let before = fs::read(dir.join("out.gguf")).unwrap();
+    let mut again = Command::new(env!("CARGO_BIN_EXE_rquantize"));
+    let words = format!("--target-kld 0.002 {ON_TEXT} dense.gguf again.gguf 1");
+    stdout(again.current_dir(dir).env("TRINE_ISA", "scalar").args(words.split(' ')).output().unwrap());
+    assert!(fs::read(dir.join("again.gguf")).unwrap() == before);
+    assert_eq!(names_in(dir).len(), 6);
+    fs::write(dir.join("short.txt"), "Too few words.").unwrap();
+    for (words, why) in [
+        ("--target-kld 0.1 --kld-text absent.txt dense.gguf o.gguf", "--kld-text 'absent.txt'"),
+        ("--target-kld 0.1 --kld-text dense.gguf dense.gguf o.gguf", "--kld-text 'dense.gguf'"),
+        ("--target-kld 0.1 --kld-text short.txt dense.gguf o.gguf", "--kld-text 'short.txt'"),
+        (
+            "--target-kld 0.1 --kld-text text.txt dense.gguf o.gguf Q4_0",
+            "--target-kld chooses the types: leave Q4_0 out",
+        ),
+    ] {
+        let error = only_error("rquantize", rquantize(dir, words));
+        assert!(error.contains(why), "{words}: {error}");
+        assert_eq!(names_in(dir).len(), 7, "{words}");
+    }
+    for words in [
+        "--target-kld 0.1 dense.gguf o.gguf",
+        "--kld-text text.txt dense.gguf o.gguf Q4_0",
+        "--target-kld 0 --kld-text text.txt dense.gguf o.gguf",
+        "--target-kld 0.1 --kld-text text.txt --dry-run dense.gguf o.gguf",
+        "--target-kld 0.1 --kld-text text.txt --target-bpw 4 dense.gguf o.gguf",
+    ] {
+        assert_eq!(rquantize(dir, words).status.code(), Some(2), "{words}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::arch::rules::{
     DraftState, ExpertRule, ExpertWidth, FeedForward, GatingRule, HeadRule, Mixing, NormKind, Normalize, Recurrence,
     RopeRule, SharedWidth,
 };
-use crate::arch::{Activation, Arch, Checkpoint, Gating, Key, Step, Tokenizer};
+use crate::arch::{Activation, Arch, Checkpoint, Gating, Key, Name, Step, Tokenizer};
 
 /// The groups that blocks of all three kinds have between them, but for those of networks.
 const MIXERS: &[Group] =
@@ -34,31 +34,8 @@ pub const NEMOTRON_H: Arch = Arch {
         classes: &["NemotronHForCausalLM"],
         activations: &["relu2", "silu"],
         root: "backbone",
-        names: &[
-            ("embeddings.weight", &["token_embd.weight"]),
-            ("norm_f.weight", &["output_norm.weight"]),
-            ("norm.weight", &["attn_norm.weight"]),
-            ("mixer.in_proj.weight", &["ssm_in.weight"]),
-            ("mixer.conv1d.weight", &["ssm_conv1d.weight"]),
-            ("mixer.conv1d.bias", &["ssm_conv1d.bias"]),
-            ("mixer.dt_bias", &["ssm_dt.bias"]),
-            ("mixer.A_log", &["ssm_a"]),
-            ("mixer.D", &["ssm_d"]),
-            ("mixer.norm.weight", &["ssm_norm.weight"]),
-            ("mixer.out_proj.weight", &["ssm_out.weight"]),
-            ("mixer.q_proj.weight", &["attn_q.weight"]),
-            ("mixer.k_proj.weight", &["attn_k.weight"]),
-            ("mixer.v_proj.weight", &["attn_v.weight"]),
-            ("mixer.o_proj.weight", &["attn_output.weight"]),
-            ("mixer.up_proj.weight", &["ffn_up.weight"]),
-            ("mixer.down_proj.weight", &["ffn_down.weight"]),
-        ],
-        steps: &[
-            ("mixer.A_log", &[Step::Decay]),
-            ("mixer.norm.weight", &[Step::Reshaped]),
-            ("mixer.q_proj.weight", &[Step::HalvesTogether]),
-            ("mixer.k_proj.weight", &[Step::HalvesTogether]),
-        ],
+        names: NAMES,
+        steps: STEPS,
         rms_eps: None,
         layer_eps: Some(1e-5),
         rope_theta: 0.0,
@@ -90,6 +67,35 @@ pub const NEMOTRON_H: Arch = Arch {
     ..Arch::DENSE
 };
 
+/// The common names of checkpoints.
+const NAMES: &[Name] = &[
+    ("embeddings.weight", &["token_embd.weight"]),
+    ("norm_f.weight", &["output_norm.weight"]),
+    ("norm.weight", &["attn_norm.weight"]),
+    ("mixer.in_proj.weight", &["ssm_in.weight"]),
+    ("mixer.conv1d.weight", &["ssm_conv1d.weight"]),
+    ("mixer.conv1d.bias", &["ssm_conv1d.bias"]),
+    ("mixer.dt_bias", &["ssm_dt.bias"]),
+    ("mixer.A_log", &["ssm_a"]),
+    ("mixer.D", &["ssm_d"]),
+    ("mixer.norm.weight", &["ssm_norm.weight"]),
+    ("mixer.out_proj.weight", &["ssm_out.weight"]),
+    ("mixer.q_proj.weight", &["attn_q.weight"]),
+    ("mixer.k_proj.weight", &["attn_k.weight"]),
+    ("mixer.v_proj.weight", &["attn_v.weight"]),
+    ("mixer.o_proj.weight", &["attn_output.weight"]),
+    ("mixer.up_proj.weight", &["ffn_up.weight"]),
+    ("mixer.down_proj.weight", &["ffn_down.weight"]),
+];
+
+/// Steps of their tensors.
+const STEPS: &[(&str, &[Step])] = &[
+    ("mixer.A_log", &[Step::Decay]),
+    ("mixer.norm.weight", &[Step::Reshaped]),
+    ("mixer.q_proj.weight", &[Step::HalvesTogether]),
+    ("mixer.k_proj.weight", &[Step::HalvesTogether]),
+];
+
 /// `nemotron_h_moe`: networks are mixtures of experts without gates. The block of the head has attention and a mixture.
 pub const NEMOTRON_H_MOE: Arch = Arch {
     name: "nemotron_h_moe",
@@ -107,6 +113,61 @@ pub const NEMOTRON_H_MOE: Arch = Arch {
         ..ExpertRule::USUAL
     },
     scaled: NEMOTRON_EXPERT_SCALES,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        told_by: Some("num_experts_per_tok"),
+        classes: &["NemotronHForCausalLM"],
+        activations: &["relu2", "silu"],
+        root: "backbone",
+        names: NAMES,
+        more_names: &[
+            ("mixer.gate.weight", &["ffn_gate_inp.weight"]),
+            ("mixer.gate.e_score_correction_bias", &["exp_probs_b.bias"]),
+            ("mixer.experts.*.down_proj.weight", &["ffn_down_exps.weight"]),
+            ("mixer.experts.*.up_proj.weight", &["ffn_up_exps.weight"]),
+            ("mixer.shared_experts.up_proj.weight", &["ffn_up_shexp.weight"]),
+            ("mixer.shared_experts.down_proj.weight", &["ffn_down_shexp.weight"]),
+            ("mixer.fc1_latent_proj.weight", &["ffn_latent_down.weight"]),
+            ("mixer.fc2_latent_proj.weight", &["ffn_latent_up.weight"]),
+        ],
+        steps: STEPS,
+        left_out: &["mtp."],
+        rms_eps: None,
+        layer_eps: Some(1e-5),
+        rope_theta: 0.0,
+        keys: &[
+            Key::Blocks,
+            Key::Context,
+            Key::Embedding,
+            Key::ByPattern("hybrid_override_pattern", 'E', &["moe_intermediate_size"], "feed_forward_length"),
+            Key::Heads,
+            Key::ByPattern("hybrid_override_pattern", '*', &["num_key_value_heads"], "attention.head_count_kv"),
+            Key::RopeBase,
+            Key::Fraction(&["rms_norm_eps", "norm_eps"], "attention.layer_norm_rms_epsilon"),
+            Key::LayerEpsilon,
+            Key::Experts,
+            Key::ExpertsUsed,
+            Key::ExpertGroups,
+            Key::FileType,
+            Key::VocabSize,
+            Key::Quotient(&["hidden_size"], &["num_attention_heads"], "rope.dimension_count"),
+            Key::WholeOr(&["conv_kernel"], "ssm.conv_kernel", 4),
+            Key::Whole(&["ssm_state_size"], "ssm.state_size"),
+            Key::Whole(&["n_groups"], "ssm.group_count"),
+            Key::Product(&["mamba_num_heads"], &["mamba_head_dim"], "ssm.inner_size"),
+            Key::Whole(&["mamba_num_heads"], "ssm.time_step_rank"),
+            Key::ConstantFlag("rope.scaling.finetuned", false),
+            Key::Constant("context_length", 1 << 20),
+            Key::Whole(&["head_dim", "attention_head_dim"], "attention.key_length"),
+            Key::Whole(&["head_dim", "attention_head_dim"], "attention.value_length"),
+            Key::Whole(&["moe_intermediate_size"], "expert_feed_forward_length"),
+            Key::Whole(&["moe_shared_expert_intermediate_size"], "expert_shared_feed_forward_length"),
+            Key::Whole(&["n_shared_experts"], "expert_shared_count"),
+            Key::Flag("norm_topk_prob", "expert_weights_norm", true),
+            Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+            Key::Whole(&["moe_latent_size"], "moe_latent_size"),
+        ],
+        tokenizer: Tokenizer::Json,
+        ..Checkpoint::USUAL
+    }],
     ..NEMOTRON_H
 };

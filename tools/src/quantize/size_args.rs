@@ -48,7 +48,7 @@ pub struct SizeArgs {
 }
 
 impl SizeArgs {
-    /// What the types are chosen for, where they are, and its option.
+    /// The goal that types are chosen for, where there is one, and its option.
     pub fn given(&self) -> Option<(Goal<'_>, &'static str)> {
         let bits = self.target_bpw.map(|bits| (Goal::Size(Size::BitsPerWeight(bits)), "--target-bpw"));
         let bytes = self.target_size.map(|bytes| (Goal::Size(Size::File(bytes as u64)), "--target-size"));
@@ -59,7 +59,7 @@ impl SizeArgs {
     }
 }
 
-/// What types are chosen for.
+/// The goal that types are chosen for.
 #[derive(Clone, Copy)]
 pub enum Goal<'a> {
     /// The size of the file.

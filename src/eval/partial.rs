@@ -8,7 +8,7 @@ use super::perplexity::Estimate;
 
 /// Sums over the scored positions of a chunk.
 pub trait ChunkSums: Default {
-    /// What is summed up, as files of partial results name it.
+    /// Name of the sums in files of partial results.
     const NAME: &'static str;
 
     /// Scored positions.

@@ -117,6 +117,7 @@ const RUN: &[&str] = &[
     "phimoe-moe",
     "plamo-dense",
     "plamo3-dense",
+    "plamo3-long",
     "pockettts-dense",
     "qwen-dense",
     "qwen2-dense",

@@ -3,6 +3,7 @@
 pub mod args;
 mod common;
 mod compare;
+mod estimate;
 mod partial;
 mod questions;
 mod statistics;
@@ -28,6 +29,7 @@ use crate::provenance::Provenance;
 use crate::{inputs, interrupt, shown, signals};
 use args::Args;
 use common::{OPTION, first_difference, go_on, model, open_base, side_by_side, warn_of_context};
+use estimate::{estimate_line, final_estimate, running};
 
 /// Runs the tool.
 ///
@@ -163,27 +165,6 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
     }
     stdout.flush()?;
     Ok(())
-}
-
-/// The running estimate after chunk number `done`, for programs.
-fn running(done: usize, total: &Estimate, chunk: &Estimate) -> Value {
-    json!({ "chunk": done, "ppl": total.ppl(), "chunk_nll": chunk.mean() })
-}
-
-/// The running estimate after chunk number `done` as it is printed.
-fn estimate_line(args: &Args, done: usize, step: usize, total: &Estimate) -> String {
-    if args.ppl_output_type == 1 {
-        let at = (done - 1) * step;
-        format!("{at:8}  {:.4}  {:4.6}  {:4.6}\n", total.ppl(), total.mean(), total.mean_error())
-    } else {
-        format!("[{done}]{:.4},", total.ppl())
-    }
-}
-
-/// The estimate of all chunks as it is printed behind those lines.
-fn final_estimate(args: &Args, total: &Estimate) -> String {
-    let end = if args.ppl_output_type == 0 { "\n" } else { "" };
-    format!("{end}Final estimate: PPL = {:.4} +/- {:.5}\n", total.ppl(), total.ppl_error())
 }
 
 fn divergence(

@@ -17,9 +17,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use trine_formats::limited::open_regular;
 
-use super::OPTION;
 use crate::{inputs, text};
 
+/// The option that names a file.
+pub(super) const OPTION: &str = "--partial";
 /// Form of the files.
 pub(super) const SCHEMA: &str = "rperplexity.partial/1";
 /// Hexadecimal digits of a word.

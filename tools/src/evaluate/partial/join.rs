@@ -11,7 +11,8 @@ use trine::eval::partial::ChunkSums;
 use trine::eval::perplexity::Estimate;
 
 use super::super::args::Args;
-use super::super::{estimate_line, final_estimate, running, statistics};
+use super::super::estimate::{estimate_line, final_estimate, running};
+use super::super::statistics;
 use super::file::Partial;
 use crate::provenance::Provenance;
 use crate::{shown, signals};

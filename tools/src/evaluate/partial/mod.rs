@@ -22,9 +22,6 @@ use file::Writer;
 
 pub(super) use join::run as join;
 
-/// The option that names the file.
-const OPTION: &str = "--partial";
-
 /// Everything that the digits of a chunk depend on, as the first line of the file has it: the same on all machines.
 fn head<T: ChunkSums>(args: &Args, loaded: &Model, chunks: &Chunks) -> Value {
     let mut text = Sha256::new();

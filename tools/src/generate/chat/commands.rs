@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn what_is_typed_is_completed() {
         assert_eq!(completions("/sp"), (0, vec!["/speed".to_owned()]));
-        assert_eq!(completions("/se"), (0, vec!["/set".to_owned()]));
+        assert_eq!(completions("/se"), (0, ["/sessions", "/set"].map(str::to_owned).to_vec()));
         assert_eq!(completions("/set top"), (5, ["top-k ", "top-p ", "top-n-sigma "].map(str::to_owned).to_vec()));
         assert_eq!(completions("/undo x"), (6, Vec::new()));
         assert_eq!(completions(""), (0, Vec::new()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Adds the chunks of another file.
-fn add<'a>(all: &mut Chunks<'a>, partial: Partial, path: &'a PathBuf) -> Result<()> {
+fn add<'a>(all: &mut Chunks<'a>, partial: Partial, path: &'a Path) -> Result<()> {
     for (chunk, words) in partial.chunks {
         match all.get(&chunk) {
             Some((known, from)) if *known != words => bail!(

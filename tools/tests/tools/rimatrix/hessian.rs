@@ -173,9 +173,12 @@ fn mistakes_are_one_line() {
     assert!(!dir.path().join("x").exists());
 }
 
+/// The rows of one input.
+type Matrix = Vec<Vec<f32>>;
+
 /// Keeps the rows that go to every expert, chunk after chunk.
 #[derive(Default)]
-struct Rows(Mutex<BTreeMap<(String, usize), Vec<Vec<f32>>>>);
+struct Rows(Mutex<BTreeMap<(String, usize), Matrix>>);
 
 impl ActivationObserver for Rows {
     fn observe(&self, _: &str, _: &[f32], _: usize) {}

@@ -5,6 +5,16 @@ use trine::eval::perplexity::Estimate;
 
 use super::args::Args;
 
+/// Adds the estimate of all chunks to the object `report`, and the running ones.
+pub(super) fn add(report: &mut Value, total: &Estimate, running: Vec<Value>) {
+    report["tokens_scored"] = total.count.into();
+    report["ppl"] = total.ppl().into();
+    report["ppl_error"] = total.ppl_error().into();
+    report["mean_nll"] = total.mean().into();
+    report["mean_nll_error"] = total.mean_error().into();
+    report["running"] = running.into();
+}
+
 /// The running estimate after chunk number `done`, for programs.
 pub(super) fn running(done: usize, total: &Estimate, chunk: &Estimate) -> Value {
     json!({ "chunk": done, "ppl": total.ppl(), "chunk_nll": chunk.mean() })

@@ -144,20 +144,15 @@ fn estimate(args: &Args, loaded: &Model, text: &str, out: Option<OutFile>) -> Re
         note!("log-probabilities saved to '{}'", path.display());
     }
     if args.json {
-        let report = json!({
+        let mut report = json!({
             "model": args.model.model.display().to_string(),
             "n_ctx": n_ctx,
             "chunks": chunks.evaluated().len(),
             "chunk_step": chunks.step(),
             "first_scored": chunks.first(),
-            "tokens_scored": total.count,
-            "ppl": total.ppl(),
-            "ppl_error": total.ppl_error(),
-            "mean_nll": total.mean(),
-            "mean_nll_error": total.mean_error(),
-            "running": lines,
-            "peak_memory_bytes": peak_memory(),
         });
+        estimate::add(&mut report, &total, lines);
+        report["peak_memory_bytes"] = json!(peak_memory());
         let report = Provenance::of_run("rperplexity.estimate/1", loaded)?.before(report);
         writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {

@@ -11,7 +11,7 @@ use trine::eval::partial::ChunkSums;
 use trine::eval::perplexity::Estimate;
 
 use super::super::args::Args;
-use super::super::estimate::{estimate_line, final_estimate, running};
+use super::super::estimate::{self, estimate_line, final_estimate, running};
 use super::super::statistics;
 use super::file::Partial;
 use crate::provenance::Provenance;
@@ -54,18 +54,9 @@ pub fn run(args: &Args) -> Result<()> {
                 }
             }
             if args.json {
-                let report = json!({
-                    "n_ctx": n_ctx,
-                    "chunks": count,
-                    "chunk_step": step,
-                    "first_scored": number("first_scored"),
-                    "tokens_scored": total.count,
-                    "ppl": total.ppl(),
-                    "ppl_error": total.ppl_error(),
-                    "mean_nll": total.mean(),
-                    "mean_nll_error": total.mean_error(),
-                    "running": lines,
-                });
+                let first = number("first_scored");
+                let mut report = json!({ "n_ctx": n_ctx, "chunks": count, "chunk_step": step, "first_scored": first });
+                estimate::add(&mut report, &total, lines);
                 let report = Provenance::of("rperplexity.estimate/1").before(report);
                 writeln!(out, "{}", shown::json(&report, false))?;
             } else {

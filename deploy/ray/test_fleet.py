@@ -89,6 +89,13 @@ def test_lines(cluster, tmp_path):
     alone = [model.score(p["prompt"], p["continuation"]) for p in pairs]
     assert [s["logprob"] for s in scores] == [sum(logprobs) for logprobs, _ in alone]
 
+    texts = [p["prompt"] for p in pairs]
+    (tmp_path / "lines").write_text("".join(json.dumps(text) + "\n" for text in texts))
+    done, _ = fleet(cluster, "embed", MODEL, tmp_path / "lines", tmp_path / "vectors", "--shard", 3)
+    assert done.returncode == 0, done.stderr
+    vectors = [json.loads(line) for line in (tmp_path / "vectors").read_text().splitlines()]
+    assert vectors == [[float(x) for x in vector] for vector in model.embed(texts)]
+
 
 def test_sixty_chunks(cluster, tmp_path):
     one = subprocess.run(

@@ -86,6 +86,13 @@ windows() {
     have wine || { skip windows "no wine"; return; }
     CARGO_TARGET_DIR=$target cargo build --quiet --release --target x86_64-pc-windows-gnu \
         -p trine-tools --no-default-features --bin rgen
+    # Wine before 9 has no bcryptprimitives.dll, of which Rust's standard library wants one function: random bytes.
+    cat >"$target/prng.c" <<'END'
+#include <windows.h>
+BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);
+__declspec(dllexport) BOOL ProcessPrng(PBYTE out, SIZE_T n) { return SystemFunction036(out, (ULONG)n); }
+END
+    x86_64-w64-mingw32-gcc -shared -o "$target/x86_64-pc-windows-gnu/release/bcryptprimitives.dll" "$target/prng.c" -ladvapi32
     export WINEPREFIX=$target/wine WINEDEBUG=-all
     compare windows wine "$target/x86_64-pc-windows-gnu/release/rgen.exe"
 }

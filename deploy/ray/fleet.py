@@ -64,6 +64,11 @@ class Place:
         return str(whole)
 
 
+def as_lines(values):
+    """A line of JSON for each value."""
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
+
+
 @ray.remote(max_restarts=-1, max_task_retries=-1)
 class Worker:
     """A model on a machine."""
@@ -83,18 +88,18 @@ class Worker:
             return self.model.generate(own.pop("prompt"), **{"seed": number, **options, **own})
 
         texts = (text(number, line) for number, line in enumerate(lines, first))
-        return [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
+        return as_lines({"text": text} for text in texts)
 
     def embed(self, lines, _, options):
         vectors = self.model.embed(lines, **options)
-        return [json.dumps([float(x) for x in vector]) for vector in vectors]
+        return as_lines([float(x) for x in vector] for vector in vectors)
 
     def score(self, lines, _, options):
         def scored(line):
             logprobs, greedy = self.model.score(line["prompt"], line["continuation"], **options)
             return {"logprob": sum(logprobs), "tokens": len(logprobs), "greedy": all(greedy)}
 
-        return [json.dumps(scored(line)) for line in lines]
+        return as_lines(scored(line) for line in lines)
 
 
 @ray.remote(max_retries=-1, retry_exceptions=[OSError])
@@ -180,16 +185,10 @@ def by_lines(args, options):
         ]
 
         def submit(index, slot):
-            result = getattr(workers[slot], args.work).remote(parts[index], index * args.shard, options)
-            return as_bytes.remote(result)
+            return getattr(workers[slot], args.work).remote(parts[index], index * args.shard, options)
 
         gather(shards, missing, submit, len(workers))
     shards.finish(b"".join(shards.file(index).read_bytes() for index in range(len(parts))))
-
-
-@ray.remote(num_cpus=0, max_retries=-1)
-def as_bytes(lines):
-    return "".join(line + "\n" for line in lines).encode()
 
 
 def by_chunks(args, words):

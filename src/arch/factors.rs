@@ -57,7 +57,7 @@ pub const ALL_SCALES: &[&str] = &joined::<14>(EXPERT_SCALES, SHARED);
 pub const SSM_SCALES: &[&str] = &joined::<7>(ATTENTION_SCALES, &["ssm_in", "ssm_out"]);
 /// Those and those of a feed-forward network without a gate.
 pub const NEMOTRON_SCALES: &[&str] = &joined::<9>(SSM_SCALES, &["ffn_up", "ffn_down"]);
-/// Those and those of experts without gates.
+/// The same and those of experts without gates.
 pub const NEMOTRON_EXPERT_SCALES: &[&str] =
     &joined::<13>(NEMOTRON_SCALES, &["ffn_up_exps", "ffn_down_exps", "ffn_up_shexp", "ffn_down_shexp"]);
 /// Those of attention, of experts and of the expert that all tokens go to.

@@ -129,8 +129,8 @@ impl<'a> Rows<'a> {
 
     fn put(&mut self, t: &Tensor, shard: usize, block: Option<u32>, what: &Use) -> Result<(), String> {
         for (tensor, stored) in self.reader.read(t, shard, block, what)? {
-            let twice = self.source.checkpoint.first_twice.iter().filter(|_| block == Some(0));
-            if let Some((_, other)) = twice.clone().find(|(name, _)| *name == tensor.gguf) {
+            let mut twice = self.source.checkpoint.first_twice.iter().filter(|_| block == Some(0));
+            if let Some((_, other)) = twice.find(|(name, _)| *name == tensor.gguf) {
                 let name = full_name(Some(0), other);
                 self.push_as(name, block, tensor, (t.name.clone(), t.dtype.name()), stored.clone())?;
             }

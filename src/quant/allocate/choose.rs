@@ -45,8 +45,7 @@ pub fn choose(offers: &[Vec<Offer>], budget: u64) -> Option<Vec<usize>> {
 pub fn within(offers: &[Vec<Offer>], loss: f64) -> Vec<usize> {
     let mut chosen: Vec<usize> = offers.iter().map(|of| smallest(of)).collect();
     for step in &steps(offers) {
-        let sum = offers.iter().zip(&chosen).fold(0.0, |sum, (of, &choice)| sum + of[choice].loss);
-        if sum <= loss {
+        if loss_of(offers, &chosen) <= loss {
             break;
         }
         chosen[step.tensor] = step.to;
@@ -57,10 +56,15 @@ pub fn within(offers: &[Vec<Offer>], loss: f64) -> Vec<usize> {
     chosen
 }
 
+/// The losses of the offers taken, all together.
+fn loss_of(offers: &[Vec<Offer>], chosen: &[usize]) -> f64 {
+    offers.iter().zip(chosen).fold(0.0, |sum, (of, &choice)| sum + of[choice].loss)
+}
+
 /// The smaller offer of any tensor that saves most bytes for what it loses more, of those with which the losses sum to
 /// `loss` at most: a large tensor's step may have gained more than was needed.
 fn best_saving(offers: &[Vec<Offer>], chosen: &[usize], loss: f64) -> Option<(usize, usize)> {
-    let sum = offers.iter().zip(chosen).fold(0.0, |sum, (of, &choice)| sum + of[choice].loss);
+    let sum = loss_of(offers, chosen);
     let mut best: Option<(f64, usize, usize)> = None;
     for (tensor, (of, &choice)) in offers.iter().zip(chosen).enumerate() {
         let from = of[choice];

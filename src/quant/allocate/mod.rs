@@ -141,7 +141,7 @@ impl<'a> Allocator<'a> {
     /// Measures the losses; the recipe's target means nothing.
     ///
     /// # Errors
-    /// What [`Plan::new`] refuses; a model with nothing to choose; I/O; values that are not finite.
+    /// As [`Plan::new`]; a model with nothing to choose; I/O; values that are not finite.
     pub fn new(
         model: &'a ModelFile,
         recipe: &'a Recipe,
@@ -215,7 +215,7 @@ impl<'a> Allocator<'a> {
     /// The bytes of the file with these types.
     ///
     /// # Errors
-    /// What [`Plan::new`] refuses.
+    /// As [`Plan::new`].
     pub fn file_bytes(&self, allocation: &Allocation) -> Result<u64, AllocateError> {
         let layouts = Plan::new(self.model, &allocation.recipe(self.recipe))?.layouts()?;
         Ok(layouts.iter().map(|layout| layout.file_bytes()).sum())

@@ -39,7 +39,7 @@ pub struct FeedbackReport {
     pub damped: Vec<(String, f64)>,
     /// Inputs of experts.
     pub experts: usize,
-    /// Those of them that saw fewer tokens than they have columns, and had the mean of all experts for the others.
+    /// Inputs of experts with fewer tokens than columns, which had the mean of all experts for the others.
     pub filled: usize,
 }
 

@@ -226,11 +226,7 @@ fn divergence(
         let report = Provenance::of_run("rperplexity.divergence/1", loaded)?.before(report);
         writeln!(stdout, "{}", shown::json(&report, false))?;
     } else {
-        writeln!(stdout)?;
-        match total.report() {
-            Some(report) => write!(stdout, "{report}")?,
-            None => note!("{} positions are too few for statistics; 100 are needed", total.count()),
-        }
+        statistics::write(&total, &mut stdout)?;
     }
     stdout.flush()?;
     Ok(())

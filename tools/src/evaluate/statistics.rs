@@ -1,4 +1,6 @@
-//! The statistics of a comparison for programs: the same fields wherever one is reported.
+//! The statistics of a comparison: for programs the same fields wherever one is reported, and for people.
+
+use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use trine::eval::kld::{Divergence, Sorted, Uncertain};
@@ -20,6 +22,16 @@ pub fn add(report: &mut Value, d: &Divergence) {
     report["p_diff_quantiles"] = quantiles(&d.sorted_p_diff());
     report["p_diff_rms"] = pair(d.p_diff_rms());
     report["same_top"] = pair(d.same_top());
+}
+
+/// Writes all statistics of `d` as llama-perplexity does, behind its table of chunks; of too few positions there are none.
+pub fn write(d: &Divergence, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    match d.report() {
+        Some(report) => write!(out, "{report}")?,
+        None => note!("{} positions are too few for statistics; 100 are needed", d.count()),
+    }
+    Ok(())
 }
 
 fn quantiles(v: &Sorted) -> Value {

@@ -17,7 +17,7 @@ pub fn shape(row: &Row) -> Cell {
     Cell::right("shape", 13, shape.join(" x "))
 }
 
-/// Those of one tensor of the usual targets: name, shape, types, size, and why.
+/// Cells of one tensor of the usual targets: name, shape, types, size, and why.
 pub fn usual(row: &Row) -> Vec<Cell> {
     let (from, to) = (row.from.to_string(), row.to.to_string());
     let types = if row.converts() { format!("{from} -> {to}") } else { from };

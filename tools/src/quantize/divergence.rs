@@ -65,7 +65,7 @@ impl Reference {
     /// The mean divergence of the file that `recipe` makes of `model`, in nats.
     ///
     /// # Errors
-    /// What quantizing refuses; a file that cannot be run; I/O.
+    /// As [`Plan::new`] and [`run`]; a file that cannot be run; I/O.
     pub fn divergence(&self, model: &ModelFile, recipe: &Recipe, job: &Positionals, args: &Args) -> Result<f64> {
         let (file, _) = TempFile::create(&job.out)?;
         run(model, &mut Plan::new(model, recipe)?, file.path(), job.options(args)?, &mut ())?;

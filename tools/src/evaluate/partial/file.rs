@@ -15,9 +15,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
-use trine_formats::limited::open_regular;
+use trine_formats::limited::{open_regular, read_regular};
 
-use crate::{inputs, text};
+use crate::inputs;
 
 /// The option that names a file.
 pub(super) const OPTION: &str = "--partial";
@@ -42,8 +42,7 @@ impl Partial {
     pub fn read(path: &Path) -> Result<Partial> {
         let shown = path.display();
         // A pipe would be waited for.
-        open_regular(path).with_context(|| format!("cannot open '{shown}'"))?;
-        let bytes = text::read_file(path)?;
+        let bytes = read_regular(path, u64::MAX - 1).with_context(|| format!("cannot open '{shown}'"))?;
         Partial::parse(&bytes).with_context(|| format!("'{shown}'"))
     }
 

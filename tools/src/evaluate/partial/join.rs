@@ -80,11 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
                 let report = Provenance::of("rperplexity.divergence/1").before(report);
                 writeln!(out, "{}", shown::json(&report, false))?;
             } else {
-                writeln!(out)?;
-                match total.report() {
-                    Some(report) => write!(out, "{report}")?,
-                    None => note!("{} positions are too few for statistics; 100 are needed", total.count()),
-                }
+                statistics::write(&total, &mut out)?;
             }
         }
         _ => bail!("'{}' is of work that this version does not know", first.display()),

@@ -65,13 +65,14 @@ pub(super) fn measure<T: ChunkSums>(
     let shown = target.display();
     let (mut writer, done) = Writer::open(target, &head::<T>(args, loaded, chunks))?;
     let missing: Vec<usize> = wanted.clone().filter(|index| !done.contains(index)).collect();
-    if missing.len() < wanted.len() {
-        note!("{} of {} chunks are in '{shown}'", wanted.len() - missing.len(), wanted.len());
-    }
-    let mut progress = Steps::after("chunk", wanted.len() - missing.len(), wanted.len());
     let mut finished = wanted.len() - missing.len();
-    let mut wrote = Ok(());
-    for part in missing.chunk_by(|a, b| a + 1 == *b) {
+    if finished > 0 {
+        note!("{finished} of {} chunks are in '{shown}'", wanted.len());
+    }
+    let mut progress = Steps::after("chunk", finished, wanted.len());
+    let mut parts = missing.chunk_by(|a, b| a + 1 == *b);
+    let measured = parts.try_for_each(|part| -> Result<()> {
+        let mut wrote = Ok(());
         let result = run(part[0]..part[0] + part.len(), &mut |number, sums: &T| {
             wrote = writer.chunk(number - 1, &sums.words());
             finished += 1;
@@ -81,13 +82,11 @@ pub(super) fn measure<T: ChunkSums>(
             }
             go_on()
         });
-        if wrote.is_err() || result.is_err() {
-            progress.finish();
-        }
-        std::mem::replace(&mut wrote, Ok(())).with_context(|| format!("cannot write '{shown}'"))?;
-        result?;
-    }
+        wrote.with_context(|| format!("cannot write '{shown}'"))?;
+        Ok(result?)
+    });
     progress.finish();
+    measured?;
     let all = chunks.count();
     println!("chunks {} to {} of {all} are in '{shown}'; --join prints the result", wanted.start + 1, wanted.end);
     Ok(())

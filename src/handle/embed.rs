@@ -1,7 +1,7 @@
 //! The vector of a text.
 
 use super::Model;
-use crate::step::{NotFinite, Pooled, Pooling, Scale, Segment, Sink, StepError, StepOptions};
+use crate::step::{NotFinite, Pooled, Pooling, Scale, Segment, Setting, Sink, StepError, StepOptions};
 
 /// Rows of one forward pass.
 const ROWS: usize = 512;
@@ -103,7 +103,8 @@ impl Model {
             ..StepOptions::default()
         };
         let pooling = options.pooling.or(self.pooling());
-        let pooled = Pooled::new(self.weights(), options.bits, pooling.unwrap_or(Pooling::Mean), tokens.len());
+        let setting = Setting { bits: options.bits.unwrap_or(0), adapters: None };
+        let pooled = Pooled::new(self.weights(), setting, pooling.unwrap_or(Pooling::Mean), tokens.len());
         let mut states = States(pooled);
         let last = tokens.len() - 1;
         let segment =

@@ -6,7 +6,7 @@ use super::lower::{Lowered, Lowering};
 use crate::arch::Pooling;
 use crate::exec::{PassOptions, Processor, Ropes};
 use crate::kernels::Isa;
-use crate::program::Program;
+use crate::program::{Program, Setting};
 
 /// A small program and its weights.
 struct Head {
@@ -42,11 +42,12 @@ impl LoweredHeads {
 }
 
 impl Head {
-    /// Its outputs for `row`, with any-precision weights at `bits`.
-    fn run(&self, bits: u8, row: &[f32]) -> Vec<f32> {
+    /// Its outputs for `row`.
+    fn run(&self, setting: &Setting, row: &[f32]) -> Vec<f32> {
         let mut outputs = Vec::new();
         let sink = &mut |_: usize, row: &[f32]| outputs.extend_from_slice(row);
-        self.processor.logits(&self.program, row, &PassOptions { bits, ..PassOptions::default() }, sink);
+        let options = PassOptions { setting: setting.clone(), ..PassOptions::default() };
+        self.processor.logits(&self.program, row, &options, sink);
         outputs
     }
 }
@@ -59,14 +60,14 @@ impl Heads {
 
     /// The steps behind the pooling: the projections on a vector, and for [`Pooling::Rank`] the first `classes` outputs
     /// of the head; `pooled` itself where there is neither.
-    pub fn run(&self, pooling: Pooling, bits: u8, pooled: &[f32], classes: usize) -> Vec<f32> {
+    pub fn run(&self, pooling: Pooling, setting: &Setting, pooled: &[f32], classes: usize) -> Vec<f32> {
         if let (Pooling::Rank, Some(rank)) = (pooling, &self.rank) {
-            let mut outputs = rank.run(bits, pooled);
+            let mut outputs = rank.run(setting, pooled);
             outputs.truncate(classes);
             return outputs;
         }
         match &self.projections {
-            Some(projections) => projections.run(bits, pooled),
+            Some(projections) => projections.run(setting, pooled),
             None => pooled.to_vec(),
         }
     }

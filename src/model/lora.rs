@@ -3,7 +3,7 @@
 //! An adapter has two small matrices for each matrix that it changes: `y = W x` becomes `y = W x + scale * (B (A x))`.
 //! Every step is rounded as an operation of its own, as in the reference: both products by the rules of their own
 //! tensor types, then the factor, then the sum. The factor is `scale * alpha / rank`, and `scale` alone where the file
-//! says no `alpha`.
+//! says no `alpha`. A pass may have a scale of its own for each adapter, and leaves out those whose scale is 0.
 //!
 //! The reference keeps adapters in a hash table, which it goes through from the one that was added last to the first.
 //! That order decides the bits of the sum, so it is the order here.
@@ -25,7 +25,7 @@ use crate::ops::matmul::Matrix;
 pub struct Adapter {
     /// The file as GGUF.
     pub file: Arc<ModelFile>,
-    /// Factor on all that it adds; low-rank weights are checked and left out at 0.
+    /// Factor on all that it adds, where a pass does not say another.
     pub scale: f32,
 }
 
@@ -48,7 +48,11 @@ pub struct LowRank {
     pub a: Matrix,
     /// These to outputs.
     pub b: Matrix,
-    /// Factor on the outputs.
+    /// The number of the adapter, in the order in which they were named.
+    pub adapter: usize,
+    /// The file's `alpha`; 0 where it says none.
+    pub alpha: f32,
+    /// The adapter's factor.
     pub scale: f32,
 }
 
@@ -56,12 +60,15 @@ pub struct LowRank {
 struct Pair {
     a: TensorView,
     b: TensorView,
-    scale: f32,
 }
 
 /// The pairs of one adapter, by the name of the model's tensor.
 struct Pairs {
     path: PathBuf,
+    /// The number of the adapter.
+    number: usize,
+    scale: f32,
+    alpha: f32,
     pairs: BTreeMap<String, Pair>,
 }
 
@@ -82,13 +89,11 @@ impl Adapters {
     /// The first thing that is wrong, with the adapter's path and the tensor.
     pub fn read(adapters: &[Adapter], model: &ModelFile) -> Result<Adapters, ModelError> {
         let mut all = Vec::new();
-        for adapter in adapters.iter().rev() {
+        for (number, adapter) in adapters.iter().enumerate().rev() {
             let path = adapter.path();
             let wrong = |what| ModelError::Adapter { path: path.clone(), what };
-            let pairs = pairs(adapter, model).map_err(wrong)?;
-            if adapter.scale != 0.0 {
-                all.push(Pairs { path, pairs });
-            }
+            let (alpha, pairs) = pairs(adapter, model).map_err(wrong)?;
+            all.push(Pairs { path, number, scale: adapter.scale, alpha, pairs });
         }
         Ok(Adapters { all, used: HashSet::new() })
     }
@@ -120,7 +125,10 @@ impl Adapters {
             let from = expert * rows;
             let b = part(&pair.b, from + range.start..from + range.end, isa);
             match a.zip(b) {
-                Some((a, b)) => found.push(LowRank { a, b, scale: pair.scale }),
+                Some((a, b)) => {
+                    let Pairs { number, scale, alpha, .. } = *adapter;
+                    found.push(LowRank { a, b, adapter: number, alpha, scale });
+                }
                 None => {
                     let [a, b] = [&pair.a, &pair.b].map(|half| half.info.ty);
                     let what = format!("trine cannot multiply by {a} and {b}, the types of tensor {name}");
@@ -167,8 +175,8 @@ fn part(view: &TensorView, range: Range<usize>, isa: Isa) -> Option<Matrix> {
     matrix.rows(range).filter(|_| decodes)
 }
 
-/// The pairs of an adapter's file.
-fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<BTreeMap<String, Pair>, String> {
+/// The `alpha` of an adapter's file, 0 where it says none, and its pairs.
+fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<(f32, BTreeMap<String, Pair>), String> {
     let meta = adapter.file.meta();
     let text = |meta: &Metadata, key: &str| match meta.get_str(key) {
         Ok(text) => Ok(text.unwrap_or_default().to_owned()),
@@ -215,14 +223,9 @@ fn pairs(adapter: &Adapter, model: &ModelFile) -> Result<BTreeMap<String, Pair>,
             }
         };
         check_shapes(&name, [&a, &b], model)?;
-        let rank = extent(&b, 0) as f32;
-        let scale = match alpha {
-            0.0 => adapter.scale,
-            alpha => adapter.scale * alpha / rank,
-        };
-        pairs.insert(name, Pair { a, b, scale });
+        pairs.insert(name, Pair { a, b });
     }
-    Ok(pairs)
+    Ok((alpha, pairs))
 }
 
 /// Checks that the shapes of `a` and `b` fit to each other and to the model's tensor.

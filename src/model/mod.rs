@@ -37,7 +37,7 @@ use crate::exec::gradient::{self, Gradient, Real};
 use crate::exec::{Cancelled, Offload, PassOptions, Processor};
 use crate::kernels::Floats;
 use crate::kv::{self, CacheTypes, PageLayout};
-use crate::program::{Op, Operation, Program, Value};
+use crate::program::{Op, Operation, Program, Scales, Setting, Value};
 use config::Heard;
 use drafter::{Found, Fusion, Markov};
 use heads::{Heads, LoweredHeads};
@@ -94,6 +94,8 @@ struct Inner {
     encoder: Option<Weights>,
     /// The types of keys and values.
     cache: CacheTypes,
+    /// The factors of adapters.
+    scales: Scales,
     /// The files of adapters and control vectors.
     added: Vec<PathBuf>,
     /// The GPU that runs the last layers, at least the logits.
@@ -136,6 +138,7 @@ impl Inner {
             encoder: None,
             cache: self.cache,
             added: Vec::new(),
+            scales: Scales::default(),
             offload: None,
             halves: None,
         }
@@ -241,6 +244,7 @@ impl Weights {
             encoder: None,
             cache: options.cache.stored(),
             added: added.map(Adapter::path).collect(),
+            scales: options.adapters.iter().map(|adapter| adapter.scale).collect::<Vec<_>>().into(),
             offload,
             halves,
         };
@@ -334,6 +338,11 @@ impl Weights {
     /// The checked configuration.
     pub fn config(&self) -> &Config {
         &self.inner.config
+    }
+
+    /// The factors of its adapters, in the order in which they were named.
+    pub fn adapter_scales(&self) -> &Scales {
+        &self.inner.scales
     }
 
     /// The files of what was added to it, adapters first.
@@ -433,10 +442,10 @@ impl Weights {
         }
     }
 
-    /// The steps behind the pooling, with any-precision weights at `bits`: the model's projections on a vector, and for
+    /// The steps behind the pooling, with the weights as `setting` has them: the model's projections on a vector, and for
     /// [`Pooling::Rank`] the outputs of its head, as many as it has names for, at least one. Runs on the current pool.
-    pub(crate) fn behind_pooling(&self, pooling: Pooling, bits: u8, pooled: &[f32]) -> Vec<f32> {
-        self.inner.heads.run(pooling, bits, pooled, self.config().vectors.classes())
+    pub(crate) fn behind_pooling(&self, pooling: Pooling, setting: &Setting, pooled: &[f32]) -> Vec<f32> {
+        self.inner.heads.run(pooling, setting, pooled, self.config().vectors.classes())
     }
 
     /// Its encoder, where blocks attend to a text that it reads: a model whose hidden states are their keys and values

@@ -14,6 +14,7 @@ mod op;
 mod operation;
 mod plan;
 mod rewrite;
+mod setting;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -24,5 +25,6 @@ pub use forward::Program;
 pub use op::{Attend, LowRank, Op, Product, RopeKind, Stack, Temperature};
 pub use operation::{Operation, Order};
 pub use plan::Plan;
+pub use setting::{Scales, Setting};
 pub use show::{Line, Matrix as ShownMatrix, Output as ShownOutput};
 pub use value::{MatrixId, MatrixInfo, RowCount, Shape, Value};

@@ -1,5 +1,6 @@
 //! The operations.
 
+use super::setting::Scales;
 use super::value::MatrixId;
 use crate::ops::activation::{Activation, HeadGate};
 use crate::ops::attention::{AttendCompressed, AttendSource, Heads, Reach, ScoreRules, Window};
@@ -47,15 +48,31 @@ impl Temperature {
     }
 }
 
-/// A low-rank adapter of a matrix: `scale * (B (A x))` is added to the product.
+/// A low-rank adapter of a matrix: `factor * (B (A x))` is added to the product.
 #[derive(Clone, Copy, Debug)]
 pub struct LowRank {
     /// From inputs to `rank` numbers.
     pub a: MatrixId,
     /// From these to outputs.
     pub b: MatrixId,
-    /// Factor on the outputs.
+    /// The number of the adapter that it is a part of.
+    pub adapter: usize,
+    /// The file's `alpha`, which is divided by the rank; 0 where it says none.
+    pub alpha: f32,
+    /// The adapter's factor where a pass does not say another.
     pub scale: f32,
+}
+
+impl LowRank {
+    /// Factor on the outputs by the factors of all adapters; `None` where nothing is added.
+    pub fn factor(&self, scales: Option<&Scales>, rank: usize) -> Option<f32> {
+        let scale = scales.map_or(self.scale, |scales| scales[self.adapter]);
+        let factor = match self.alpha {
+            0.0 => scale,
+            alpha => scale * alpha / rank as f32,
+        };
+        (scale != 0.0).then_some(factor)
+    }
 }
 
 /// A product with a matrix: `y = (W x) * scale`, and what adapters add.

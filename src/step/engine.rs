@@ -10,6 +10,7 @@ use crate::kv::{self, KvHeads, Mark, OutOfPages, PagePool, Sequence};
 use crate::model::{Weights, WidthError};
 use crate::ops::observe::ActivationObserver;
 use crate::pool::Pool;
+use crate::program::{Scales, Setting};
 
 /// A model that is ready to run: its weights, the threads it runs on, and the pages its sequences live in. Cloning
 /// shares all three; several threads may step different sequences at the same time and share the pool fairly.
@@ -37,6 +38,8 @@ pub struct Segment<'a> {
 pub struct StepOptions {
     /// Bits of an any-precision model's weights in this step; `None` for the widest.
     pub bits: Option<u8>,
+    /// Factors of the model's adapters in this step; `None` for those with which they were loaded.
+    pub adapters: Option<Scales>,
     /// Positions that the sequences may come to have. Models with two sets of RoPE factors, for contexts as long as
     /// those of the training and for longer ones, choose by it; it has to be the same in all steps of a sequence. It
     /// means nothing to others.
@@ -59,6 +62,7 @@ impl Default for StepOptions {
     fn default() -> StepOptions {
         StepOptions {
             bits: None,
+            adapters: None,
             n_ctx: 0,
             n_ubatch: 512,
             hidden: Vec::new(),
@@ -113,6 +117,14 @@ pub enum StepError {
     /// The model does not have the width.
     #[error(transparent)]
     Width(Box<WidthError>),
+    /// Not a factor for each adapter.
+    #[error("{given} factors of adapters are given, and the model has {adapters} adapters")]
+    Adapters {
+        /// Factors.
+        given: usize,
+        /// Adapters of the model.
+        adapters: usize,
+    },
     /// A sequence of another model.
     #[error("the sequence of segment {0} belongs to a model of another shape")]
     ForeignSequence(usize),
@@ -245,7 +257,7 @@ impl Engine {
         options: &StepOptions,
         sink: &mut dyn Sink,
     ) -> Result<(), StepError> {
-        let bits = self.bits(options)?;
+        let setting = self.setting(options)?;
         self.check(segments)?;
         let wants_logits = |(no, s): (usize, &Segment<'_>)| s.logits_from < s.tokens.len() && !sink.wants_hidden(no);
         if !self.model.makes_logits() && segments.iter().enumerate().any(wants_logits) {
@@ -273,7 +285,7 @@ impl Engine {
             return Err(e.into());
         }
         let pass = PassOptions {
-            bits,
+            setting,
             n_ctx: options.n_ctx,
             observer: options.observer.clone(),
             cancel: options.cancel.clone(),
@@ -303,13 +315,18 @@ impl Engine {
         })
     }
 
-    fn bits(&self, options: &StepOptions) -> Result<u8, StepError> {
-        match options.bits {
+    fn setting(&self, options: &StepOptions) -> Result<Setting, StepError> {
+        let bits = match options.bits {
             Some(bits) => {
                 self.model.check_width(bits)?;
-                Ok(bits)
+                bits
             }
-            None => Ok(self.model.widths().last().copied().unwrap_or(0)),
+            None => self.model.widths().last().copied().unwrap_or(0),
+        };
+        let (adapters, of_model) = (options.adapters.clone(), self.model.adapter_scales().len());
+        match adapters.as_ref().map(|scales| scales.len()).filter(|&given| given != of_model) {
+            Some(given) => Err(StepError::Adapters { given, adapters: of_model }),
+            None => Ok(Setting { bits, adapters }),
         }
     }
 

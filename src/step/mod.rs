@@ -22,6 +22,7 @@ mod source;
 mod tests;
 
 pub use crate::kv::{OutOfPages, PagePool, Sequence};
+pub use crate::program::{Scales, Setting};
 pub use engine::{Engine, Segment, StepError, StepOptions};
 pub use pooling::{NotFinite, Pooled, Pooling, Scale};
 pub use prefix::{Kind, PrefixTree};

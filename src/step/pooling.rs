@@ -2,24 +2,24 @@
 
 pub use crate::arch::Pooling;
 use crate::model::Weights;
+use crate::program::Setting;
 
 /// A vector that comes into being while the tokens of a text are evaluated, in any number of steps.
 #[derive(Clone)]
 pub struct Pooled {
     model: Weights,
-    /// Bits of an any-precision model's weights.
-    bits: u8,
+    setting: Setting,
     pooling: Pooling,
     states: States,
 }
 
 impl Pooled {
-    /// The vector that `model`, of any precision at `bits` or the widest, makes of a text of `tokens` tokens, before any
-    /// of them was evaluated.
-    pub fn new(model: &Weights, bits: Option<u8>, pooling: Pooling, tokens: usize) -> Pooled {
+    /// The vector that `model`, of any precision at the bits of `setting` or the widest, makes of a text of `tokens`
+    /// tokens, before any of them was evaluated.
+    pub fn new(model: &Weights, setting: Setting, pooling: Pooling, tokens: usize) -> Pooled {
         let states = States::new(model.pools_by(pooling), tokens);
-        let bits = bits.or(model.widths().last().copied()).unwrap_or(0);
-        Pooled { model: model.clone(), bits, pooling, states }
+        let bits = setting.width().or(model.widths().last().copied()).unwrap_or(0);
+        Pooled { model: model.clone(), setting: Setting { bits, ..setting }, pooling, states }
     }
 
     /// True if the states of all tokens are needed, not of the last one alone.
@@ -46,7 +46,7 @@ impl Pooled {
             Pooling::None => self.model.config().n_embd,
             _ => states.len().max(1),
         };
-        let made = states.chunks(each).map(|pooled| self.model.behind_pooling(self.pooling, self.bits, pooled));
+        let made = states.chunks(each).map(|pooled| self.model.behind_pooling(self.pooling, &self.setting, pooled));
         finite(made.collect::<Vec<_>>().concat()).map(Some)
     }
 }

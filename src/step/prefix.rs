@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use crate::kv::{PagePool, PageRef, Sequence};
+use crate::program::Setting;
 
-/// Which keys and values may stand for one another: those that were made at the same width, for callers who may know of
-/// each other.
+/// Which keys and values may stand for one another: those that were made with the same setting, for callers who may know
+/// of each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
-    /// Bits per weight; 0 where a model has one width.
-    pub bits: u8,
+    /// How the weights were read.
+    pub setting: Setting,
     /// Anything that callers who share have in common.
     pub salt: String,
 }

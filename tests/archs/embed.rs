@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
-use trine::step::{Engine, Pooled, Pooling, Segment, Sequence, Sink, StepError, StepOptions};
+use trine::step::{Engine, Pooled, Pooling, Segment, Sequence, Setting, Sink, StepError, StepOptions};
 use trine::{EmbedOptions, RankOptions, Scale, SessionOptions};
 use trine_testkit::archs::{Listing, of_vectors};
 use trine_testkit::sha256;
@@ -129,7 +129,8 @@ pub fn pooled(model: &Weights, pooling: Pooling, texts: &[&Vec<u32>]) -> Vec<Vec
     let mut sequences: Vec<Sequence> = texts.iter().map(|_| engine.sequence()).collect();
     let mut segments: Vec<Segment<'_>> =
         sequences.iter_mut().zip(texts).map(|(seq, tokens)| Segment { seq, tokens, logits_from: 0 }).collect();
-    let mut states = States(texts.iter().map(|text| Pooled::new(model, None, pooling, text.len())).collect());
+    let mut states =
+        States(texts.iter().map(|text| Pooled::new(model, Setting::default(), pooling, text.len())).collect());
     let options = StepOptions { n_ctx: 512, ..StepOptions::default() };
     engine.step_into(&mut segments, &options, &mut states).expect("a step");
     let vector = |pooled: &mut Pooled| pooled.vector().expect("finite numbers").expect("a vector");

@@ -2,7 +2,9 @@
 
 use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
-use trine::step::{Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionOptions, StepError, StepOptions};
+use trine::step::{
+    Engine, Kind, PrefixTree, Segment, Sequence, Session, SessionOptions, Setting, StepError, StepOptions,
+};
 use trine::{CancelToken, Context, ContextOptions, DraftOptions, DraftSource, GenerateOptions, Isa, OpenOptions};
 
 /// Models with a state of every kind.
@@ -70,7 +72,7 @@ fn a_part_of_a_sequence_is_none() {
     let mut seq = engine.sequence();
     let expected = step(&engine, &mut seq, &tokens);
     assert_eq!((seq.fork(3).len(), seq.fork(9).len()), (0, 4));
-    let kind = Kind { bits: 0, salt: String::new() };
+    let kind = Kind { setting: Setting::default(), salt: String::new() };
     let mut tree = PrefixTree::new(engine.pages());
     tree.insert(&kind, &tokens, &seq);
     assert_eq!(tree.find(&kind, &tokens).len(), 0);

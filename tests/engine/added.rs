@@ -8,7 +8,7 @@ use trine::Isa;
 use trine::kv::CacheTypes;
 use trine::model::{Adapter, Control, LoadOptions, Weights};
 use trine::pool::Pool;
-use trine::step::{Engine, Segment, Session, SessionOptions, StepOptions};
+use trine::step::{Engine, Segment, Session, SessionOptions, StepError, StepOptions};
 use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Metadata, ModelFile, Value as Meta};
 use trine_formats::types::TypeId;
@@ -71,6 +71,40 @@ fn adapters_and_control_vectors_give_the_reference_s_logits() {
     }
     // one adapter is added 0 times, and two orders round to the same
     assert_eq!(seen.len(), cases.len() - 2);
+}
+
+/// A step's own factors are those of a model that was loaded with them.
+#[test]
+fn steps_with_factors_of_their_own_give_the_reference_s_logits() {
+    let golden = golden::json("adapters/golden.json");
+    let tokens = golden::logits("trilm-F16").tokens;
+    let pool = Pool::new(2).expect("threads");
+    let cases = golden["adapters"].as_array().expect("cases").iter();
+    let of_adapters =
+        |case: &&Value| case["control"].as_array().is_some_and(Vec::is_empty) && case["lora"][0].is_array();
+    let mut tried = 0;
+    for case in cases.filter(of_adapters) {
+        let asked = adapters(&case["lora"]);
+        let loaded = asked.iter().map(|one| Adapter { scale: -3.0, ..one.clone() }).collect();
+        let options = LoadOptions { adapters: loaded, ..LoadOptions::default() };
+        let engine = Engine::new(&Weights::load(&trilm(), &options).expect("a model"), &pool, 64 << 20);
+        let scales: Vec<f32> = asked.iter().map(|one| one.scale).collect();
+        let mut step = StepOptions { adapters: Some(scales.into()), ..StepOptions::default() };
+        let mut bytes = Vec::new();
+        let mut seq = engine.sequence();
+        let segment = Segment { seq: &mut seq, tokens: &tokens, logits_from: 0 };
+        let sink = &mut |_: usize, _: usize, row: &[f32]| bytes.extend(row.iter().flat_map(|v| v.to_le_bytes()));
+        engine.step(&mut [segment], &step, sink).expect("a step");
+        assert_eq!(sha256(&bytes), case["sha256"], "{case}");
+        tried += 1;
+
+        step.adapters = Some(vec![1.0; asked.len() + 1].into());
+        let segment = Segment { seq: &mut seq, tokens: &tokens, logits_from: 0 };
+        let refused = engine.step(&mut [segment], &step, &mut |_, _, _| {}).expect_err("too many factors");
+        let (given, adapters) = (asked.len() + 1, asked.len());
+        assert_eq!(refused, StepError::Adapters { given, adapters });
+    }
+    assert!(tried > 3, "{tried}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ impl Pass<'_, '_, '_> {
     /// Rows of `columns` values, to be multiplied with weights.
     pub(super) fn activations<'x>(&self, x: &'x [f32], columns: usize) -> Activations<'x> {
         let acts = Activations::new(x, columns, self.isa());
-        acts.at_width(self.options.bits).observed_by(self.options.observer.clone())
+        acts.at_width(self.options.setting.bits).observed_by(self.options.observer.clone())
     }
 
     /// The rows of a value, whose forms all products share.
@@ -48,17 +48,21 @@ impl Pass<'_, '_, '_> {
     /// Adds what adapters make of the rows.
     pub(super) fn adapt(&self, adapters: &[LowRank], acts: &Activations<'_>, y: &mut [f32]) {
         for adapter in adapters {
-            let [low] = matmul([self.matrix(adapter.a)], acts);
-            self.add_from_low(adapter, &low, y);
+            self.add_from_low(adapter, y, || {
+                let [low] = matmul([self.matrix(adapter.a)], acts);
+                low
+            });
         }
     }
 
-    /// Adds what an adapter makes of rows of `rank` numbers.
-    pub(super) fn add_from_low(&self, adapter: &LowRank, low: &[f32], y: &mut [f32]) {
+    /// Adds what an adapter makes of rows of `rank` numbers, which are not asked for where it adds nothing.
+    pub(super) fn add_from_low(&self, adapter: &LowRank, y: &mut [f32], low: impl FnOnce() -> Floats) {
         let b = self.matrix(adapter.b);
-        let [mut more] = matmul([b], &Activations::new(low, b.cols, self.isa()));
-        ops::scale(&mut more, adapter.scale);
-        ops::add(y, &more);
+        if let Some(factor) = adapter.factor(self.options.setting.adapters.as_ref(), b.cols) {
+            let [mut more] = matmul([b], &Activations::new(&low(), b.cols, self.isa()));
+            ops::scale(&mut more, factor);
+            ops::add(y, &more);
+        }
     }
 
     /// The products of a gated network: in one region of the pool where that can be, else one after the other.

@@ -59,10 +59,9 @@ impl Pass<'_, '_, '_> {
             }
             Op::Hidden => self.one(at, ops::rows::copy(&self.options.hidden)),
             Op::AdaptEmbedding(adapter) => {
-                let rows = self.tokens.iter().map(|&id| id as usize);
-                let low = decoded(self.processor.matrix(adapter.a), rows);
                 let mut x = self.own(at);
-                self.add_from_low(adapter, &low, &mut x);
+                let rows = self.tokens.iter().map(|&id| id as usize);
+                self.add_from_low(adapter, &mut x, || decoded(self.processor.matrix(adapter.a), rows));
                 self.one(at, x);
             }
             Op::Fill(row) => {

@@ -8,7 +8,7 @@ use crate::kernels::Isa;
 use crate::ops::matmul::Matrix;
 use crate::ops::observe::ActivationObserver;
 use crate::ops::rope::Rope;
-use crate::program::MatrixId;
+use crate::program::{MatrixId, Setting};
 
 /// Contexts are counted in steps of this many positions.
 const CONTEXT_STEP: usize = 256;
@@ -20,8 +20,8 @@ pub struct Cancelled;
 /// Options of a pass.
 #[derive(Clone, Default)]
 pub struct PassOptions {
-    /// Bits of any-precision weights; 0 where there are none.
-    pub bits: u8,
+    /// How the weights are read.
+    pub setting: Setting,
     /// Positions that the contexts may hold, which decides between two sets of RoPE factors.
     pub n_ctx: usize,
     /// Sees the rows that are multiplied with the weights.

@@ -85,7 +85,8 @@ impl Lowering<'_, '_> {
     pub fn low_rank(&mut self, tensor: &str, adapter: LoadedLowRank) -> LowRank {
         let a = self.matrix(&format!("{tensor}.lora_a"), 0, adapter.a);
         let b = self.matrix(&format!("{tensor}.lora_b"), 0, adapter.b);
-        LowRank { a, b, scale: adapter.scale }
+        let LoadedLowRank { adapter, alpha, scale, .. } = adapter;
+        LowRank { a, b, adapter, alpha, scale }
     }
 
     pub fn adapters(&mut self, tensor: &str, adapters: Vec<LoadedLowRank>) -> Vec<LowRank> {

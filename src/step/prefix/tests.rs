@@ -9,7 +9,7 @@ fn pages(budget: usize) -> PagePool {
 
 fn kind(bits: u8, salt: &str) -> Kind {
     let salt = salt.to_owned();
-    Kind { bits, salt }
+    Kind { setting: Setting { bits, adapters: None }, salt }
 }
 
 /// Goes on from what the tree has of `tokens` and stores the whole; how much the tree had.

@@ -1,7 +1,7 @@
 //! Vectors of texts: those of llama.cpp's portable build, and the same in any company.
 
 use sha2::{Digest, Sha256};
-use trine::step::{Pooled, Sink};
+use trine::step::{Pooled, Setting, Sink};
 use trine::{EmbedError, EmbedOptions, Pooling, Scale, Segment, StepOptions};
 
 use super::{bits, model};
@@ -136,7 +136,7 @@ fn company_and_cuts_change_no_bit() {
             pooled: poolings
                 .iter()
                 .zip(&texts)
-                .map(|(p, t)| p.map(|p| Pooled::new(model.weights(), None, p, t.len())))
+                .map(|(p, t)| p.map(|p| Pooled::new(model.weights(), Setting::default(), p, t.len())))
                 .collect(),
             before: Vec::new(),
             logits: Vec::new(),

@@ -185,7 +185,7 @@ const TABLE: &[Foreign] = &[
     harmless(&["--check-tensors"], Nothing, "rinspect --check-tensors looks at weights; a text ends where logits are no numbers"),
     refused(&["--lora"], Value, NO_ADAPTERS),
     refused(&["--lora-scaled"], Value, NO_ADAPTERS),
-    refused(&["--lora-init-without-apply"], Nothing, "adapters of --lora are applied when the model is loaded, and stay"),
+    refused(&["--lora-init-without-apply"], Nothing, "give --lora-scaled FILE:0; requests to rserve name the factors that they want in lora"),
     refused(&["--control-vector"], Value, NO_ADAPTERS),
     refused(&["--control-vector-scaled"], Value, NO_ADAPTERS),
     refused(&["--control-vector-layer-range"], Two, NO_ADAPTERS),

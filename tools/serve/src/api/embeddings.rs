@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use trine::{Pooling, Scale};
 
 use super::request::fields::Fields;
-use super::request::{Caller, cache, named, prompt};
+use super::request::{Caller, adapters, cache, named, prompt};
 use crate::engine::{Request, Vector};
 use crate::error::ApiError;
 use crate::service::{Encoder, Service};
@@ -100,6 +100,7 @@ impl Inputs {
         let one = Request {
             pooling: Some(pooling),
             bits,
+            adapters: adapters(&f, service)?,
             cache: cache(&f, caller)?,
             party: caller.party.clone(),
             priority: caller.priority,

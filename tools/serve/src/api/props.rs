@@ -51,6 +51,17 @@ pub fn of_folder(args: &Args, loaded: &[&Service], slots: bool, metrics: bool) -
     })
 }
 
+/// The adapters of a model, their numbers, and their factors where a request names none.
+pub fn adapters(service: &Service) -> Value {
+    let weights = service.engine.model().weights();
+    let adapters = weights.added_files().iter().zip(weights.adapter_scales().iter()).enumerate();
+    let adapters = adapters.map(|(id, (path, scale))| {
+        let path = path.file_name().unwrap_or_default().to_string_lossy();
+        json!({"id": id, "path": path, "scale": scale, "task_name": "", "prompt_prefix": ""})
+    });
+    adapters.collect()
+}
+
 /// The places for running texts.
 pub fn slots(service: &Service) -> Vec<Value> {
     let n_ctx = service.engine.options().n_ctx();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use trine::{Pooling, RankError};
 
 use super::request::fields::{Fields, wrong};
-use super::request::{Caller, cache, named};
+use super::request::{Caller, adapters, cache, named};
 use crate::engine::{Request, Vector};
 use crate::error::ApiError;
 use crate::service::Service;
@@ -54,6 +54,7 @@ impl Ranks {
         let one = Request {
             pooling: Some(Pooling::Rank),
             bits,
+            adapters: adapters(&f, service)?,
             cache: cache(&f, caller)?,
             party: caller.party.clone(),
             priority: caller.priority,

@@ -1,6 +1,6 @@
 //! Evaluation of the tokens of sequences: the engine, or in tests something that watches it.
 
-use trine::step::{PagePool, Segment, Sink, StepError, StepOptions};
+use trine::step::{PagePool, Segment, Setting, Sink, StepError, StepOptions};
 use trine::{Engine, Model};
 
 use super::options::Options;
@@ -10,8 +10,8 @@ pub(super) trait Backend {
     /// The pages of all sequences.
     fn pages(&self) -> &PagePool;
 
-    /// [`Engine::step_into`] at a width; 0 where the model has one.
-    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError>;
+    /// [`Engine::step_into`] with a setting.
+    fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError>;
 }
 
 /// The engine, for contexts of one size.
@@ -45,8 +45,9 @@ impl Backend for Steps {
         self.engine.pages()
     }
 
-    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
-        let mut options = StepOptions { bits: (bits > 0).then_some(bits), n_ctx: self.n_ctx, ..StepOptions::default() };
+    fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
+        let adapters = setting.adapters.clone();
+        let mut options = StepOptions { bits: setting.width(), adapters, n_ctx: self.n_ctx, ..StepOptions::default() };
         if self.engine.model().attends_both_ways() {
             options.n_ubatch = segments.iter().map(|s| s.tokens.len()).sum();
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use trine::generate::{End, Token, TokenLogprobs};
+use trine::step::Scales;
 use trine::{Grammar, Pooling, SamplerOptions};
 
 /// A request to continue a text, or to embed it. The answer is a function of this and of the model, and of nothing
@@ -31,6 +32,8 @@ pub struct Request {
     pub ignore_eos: bool,
     /// Bits per weight of an any-precision model; `None` for its widest.
     pub bits: Option<u8>,
+    /// Factors of the model's adapters; `None`: those with which it was loaded.
+    pub adapters: Option<Scales>,
     /// Bits per weight at which tokens are drafted; 0: nothing is, `None`: as the server does. Changes no text.
     pub draft_bits: Option<u8>,
     /// How many of the most likely tokens are told with every token, besides the token's own probability; `None`:
@@ -68,6 +71,7 @@ impl Request {
             stop: Vec::new(),
             ignore_eos: false,
             bits: None,
+            adapters: None,
             draft_bits: None,
             logprobs: None,
             odds: false,
@@ -148,6 +152,8 @@ pub struct Done {
     pub seed: u32,
     /// See `seed`.
     pub bits: u8,
+    /// Factors of the adapters; `None`: those with which the model was loaded.
+    pub adapters: Option<Scales>,
     /// How often a full context was shifted.
     pub shifts: usize,
     /// Tokens that were drafted, and how many of them the text has.

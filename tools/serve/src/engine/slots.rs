@@ -2,12 +2,12 @@
 
 use std::sync::mpsc::SyncSender;
 
-use trine::step::{Kind, PrefixTree, Sequence};
+use trine::step::{Kind, PrefixTree, Sequence, Setting};
 
 /// An evaluated text, as far as its keys and values are still there.
 pub struct SlotText {
-    /// Bits per weight; 0 where the model has one width.
-    pub bits: u8,
+    /// How the weights were read.
+    pub setting: Setting,
     /// Its tokens.
     pub tokens: Vec<u32>,
     /// Their keys and values.
@@ -46,13 +46,13 @@ impl SlotTexts {
         let (kind, tokens) = self.0.get(slot)?.as_ref().filter(|(kind, _)| kind.salt == salt)?;
         let sequence = tree.find(kind, tokens);
         let tokens = tokens[..sequence.len()].to_vec();
-        (!tokens.is_empty()).then_some(SlotText { bits: kind.bits, tokens, sequence })
+        (!tokens.is_empty()).then_some(SlotText { setting: kind.setting.clone(), tokens, sequence })
     }
 
     /// See [`SlotCommand::Put`].
     pub fn put(&mut self, slot: usize, salt: String, text: SlotText, tree: &mut PrefixTree) {
-        let SlotText { bits, tokens, sequence } = text;
-        let kind = Kind { bits, salt };
+        let SlotText { setting, tokens, sequence } = text;
+        let kind = Kind { setting, salt };
         tree.insert(&kind, &tokens, &sequence);
         self.note(slot, Some(kind), &tokens);
     }

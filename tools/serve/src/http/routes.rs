@@ -44,7 +44,6 @@ const ELSEWHERE: &[&str] = &[
     "/v1/messages/batches",
     "/models/load",
     "/models/unload",
-    "/lora-adapters",
 ];
 
 /// Routes of Ollama that are not here, and what does it instead.
@@ -80,6 +79,7 @@ pub fn router(state: &Arc<State>) -> Router {
         .route("/api/ps", get(running))
         .route("/api/show", post(show))
         .route("/props", get(show_props).post(not_here))
+        .route("/lora-adapters", get(show_adapters).post(set_adapters))
         .route("/slots", get(slots::show))
         .route("/slots/{id}", post(slots::act))
         .route("/tokenizer_info", get(show_tokenizer))
@@ -255,6 +255,16 @@ async fn show_props(state: Shared, Extension(known): Of, Query(query): About) ->
         None => props::props(&*lease(&state, &known, name).await?, state.slots, state.metrics),
     };
     Ok(reply::json(200, &props))
+}
+
+async fn show_adapters(state: Shared, Extension(known): Of, Query(query): About) -> Answer {
+    let lease = lease(&state, &known, query.get("model").map(String::as_str)).await?;
+    Ok(reply::json(200, &props::adapters(&lease)))
+}
+
+/// One client would change the texts of all others.
+async fn set_adapters() -> ApiError {
+    ApiError::not_here("factors of adapters are not changed for everybody: give each request its own in 'lora'")
 }
 
 async fn show_tokenizer(state: Shared, Extension(known): Of, Query(query): About) -> Answer {

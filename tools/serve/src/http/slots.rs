@@ -7,14 +7,15 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State as Extract};
 use axum::http::{HeaderMap, Response};
 use serde_json::{Value, json};
+use trine::step::Setting;
 
 use super::asked::Asked;
 use super::generate::caller;
 use super::guard::Known;
 use super::reply;
 use super::state::State;
-use crate::api::request::caller::cache;
 use crate::api::request::fields::Fields;
+use crate::api::request::{adapters, cache};
 use crate::api::{ApiError, props};
 use crate::models::Loaded;
 use crate::service::{Moved, Place, SavedSlots, Service};
@@ -60,7 +61,8 @@ pub async fn act(
         let bits = f.integer("bits", 1..=8)?.map(|bits| bits as u8);
         let salt = cache(&f, &caller)?.unwrap_or_default();
         let bits = bits.or(service.engine.options().bits).unwrap_or(0);
-        let place = Place { slot, salt: &salt, bits };
+        let setting = Setting { bits, adapters: adapters(&f, service)? };
+        let place = Place { slot, salt: &salt, setting };
         let engine = &service.engine;
         let saved = saved(service)?;
         let name = f.text("filename")?;

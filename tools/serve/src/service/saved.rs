@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use trine::formats::limited::open_regular;
-use trine::step::{Room, SavedError, read_saved, write_saved};
+use trine::step::{Room, SavedError, Setting, read_saved, write_saved};
 use trine_tools::generate::prompt_cache::kind;
 use trine_tools::load::ModelArgs;
 use trine_tools::outfile::OutFile;
@@ -32,8 +32,8 @@ pub struct Place<'a> {
     pub slot: usize,
     /// See [`crate::engine::Request::cache`].
     pub salt: &'a str,
-    /// Bits per weight of the text; 0 where the model has one width.
-    pub bits: u8,
+    /// How the weights are read for the text.
+    pub setting: Setting,
 }
 
 /// A file that was written or read.
@@ -75,10 +75,14 @@ impl SavedSlots {
         Ok(self.folder.join(name))
     }
 
-    /// All that the bits of a text at this width depend on beside its tokens.
-    fn kind(&self, engine: &Handle, bits: u8) -> Result<String, ApiError> {
-        let bits = Some(bits).filter(|bits| *bits > 0);
-        let kind = kind(&self.model, engine.model(), bits).map_err(|e| ApiError::server(format!("{e:#}")))?;
+    /// All that the bits of a text with this setting depend on beside its tokens.
+    fn kind(&self, engine: &Handle, setting: &Setting) -> Result<String, ApiError> {
+        let mut model = self.model.clone();
+        if let Some(scales) = &setting.adapters {
+            let named = model.adapters.adapters.iter_mut();
+            named.zip(scales.iter()).for_each(|((_, scale), asked)| *scale = *asked);
+        }
+        let kind = kind(&model, engine.model(), setting.width()).map_err(|e| ApiError::server(format!("{e:#}")))?;
         Ok(format!("{kind}\n{}", engine.form()))
     }
 
@@ -89,13 +93,13 @@ impl SavedSlots {
     pub fn save(&self, engine: &Handle, place: &Place<'_>, name: &str) -> Result<Moved, ApiError> {
         let begun = Instant::now();
         let path = self.path(name)?;
-        let Some(SlotText { bits, tokens, sequence }) = engine.slot_text(place.slot, place.salt) else {
+        let Some(SlotText { setting, tokens, sequence }) = engine.slot_text(place.slot, place.salt) else {
             return Err(ApiError::invalid(format!(
                 "slot {} holds no text that is still in the cache: nothing was saved",
                 place.slot
             )));
         };
-        let kind = self.kind(engine, bits)?;
+        let kind = self.kind(engine, &setting)?;
         let write = || -> Result<u64> {
             let mut file = BufWriter::with_capacity(1 << 20, OutFile::create(&path, OPTION)?);
             write_saved(&kind, &tokens, &sequence, &mut file)?;
@@ -121,7 +125,7 @@ impl SavedSlots {
         let file = open_regular(&path).map_err(|e| failed(&e))?;
         let bytes = file.metadata().map_err(|e| failed(&e))?.len();
         let room = Room {
-            kind: &self.kind(engine, place.bits)?,
+            kind: &self.kind(engine, &place.setting)?,
             n_ctx: engine.options().n_ctx(),
             n_vocab: engine.model().tokenizer().n_vocab(),
             pages: engine.pages(),
@@ -134,7 +138,7 @@ impl SavedSlots {
         })?;
         tokens.truncate(sequence.len());
         let moved = Moved { tokens: tokens.len(), bytes, time: begun.elapsed() };
-        let text = SlotText { bits: place.bits, tokens, sequence };
+        let text = SlotText { setting: place.setting.clone(), tokens, sequence };
         match engine.set_slot_text(place.slot, place.salt, text) {
             true => Ok(moved),
             false => Err(ApiError::unavailable("the server ends", 1)),

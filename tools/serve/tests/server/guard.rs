@@ -169,7 +169,7 @@ fn paths_methods_and_codings() {
     assert_eq!(get(to, "/nowhere").error(404)["message"], "File Not Found");
     get(to, "/v1/completions").error(405);
     with(to, "DELETE", "/health", &[]).error(405);
-    for path in ["/v1/moderations", "/lora-adapters", "/props", "/slots/0?action=save"] {
+    for path in ["/v1/moderations", "/props", "/slots/0?action=save"] {
         assert_eq!(with(to, "POST", path, &[]).error(501)["type"], "not_supported_error");
     }
     with(to, "POST", "/tokenize", &[("content-encoding", "gzip")]).error(415);

@@ -1,5 +1,6 @@
 //! The server as a client sees it, on the bundled model.
 
+mod adapters;
 mod asked;
 mod bench;
 mod chaos;

@@ -7,6 +7,7 @@ use trine::Grammar;
 use trine::chat::format_time;
 use trine::generate::End;
 use trine::sample::OPTIONS;
+use trine::step::Scales;
 
 use super::probabilities;
 use super::reply::Choice;
@@ -30,15 +31,23 @@ pub fn stop_type(done: &Done) -> &'static str {
     }
 }
 
-/// The effective seed and bits, and what ended a text from outside.
+/// The effective seed, bits and factors of adapters where they are the request's own, and what ended a text from outside.
 pub fn effective(done: &Done) -> Value {
     let mut out = json!({ "bits": Some(done.bits).filter(|b| *b > 0), "seed": done.seed });
+    if let Some(scales) = &done.adapters {
+        out["lora"] = adapters(scales);
+    }
     match done.ended {
         Ended::Deadline => out["ended_by"] = "deadline".into(),
         Ended::Shutdown => out["ended_by"] = "shutdown".into(),
         Ended::Text(_) => {}
     }
     out
+}
+
+/// Factors of adapters as requests give them.
+pub fn adapters(scales: &Scales) -> Value {
+    scales.iter().enumerate().map(|(id, scale)| json!({"id": id, "scale": probabilities::number(*scale)})).collect()
 }
 
 /// `usage` of all choices; a prompt is counted once, whatever the number of its choices.
@@ -145,6 +154,7 @@ pub fn settings(service: &Service, r: &Request, stream: bool) -> Value {
         "timings_per_token": false,
         "post_sampling_probs": r.odds,
         "bits": r.bits.or(service.engine.options().bits),
+        "lora": adapters(r.adapters.as_ref().unwrap_or(service.engine.model().weights().adapter_scales())),
         "cache_prompt": r.cache.is_some(),
     });
     for option in OPTIONS {

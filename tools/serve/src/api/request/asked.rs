@@ -12,7 +12,9 @@ use super::fields::Fields;
 use super::prompt::{self, Prompt};
 use super::thoughts::Thoughts;
 use super::tools::{Calls, Tools};
-use super::{Unread, anthropic, biases, infill, messages, ollama, responses, sampling, structure, unsupported};
+use super::{
+    Unread, adapters, anthropic, biases, infill, messages, ollama, responses, sampling, structure, unsupported,
+};
 use crate::engine::{MOST_STOPS, Request};
 use crate::error::ApiError;
 use crate::service::Service;
@@ -193,6 +195,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         stop: stops(f)?,
         ignore_eos: f.is_set("ignore_eos")?,
         bits: None,
+        adapters: adapters::adapters(f, service)?,
         draft_bits: f.integer("draft_bits", 0..=8)?.map(|b| b as u8),
         logprobs,
         odds: f.is_set("post_sampling_probs")?,

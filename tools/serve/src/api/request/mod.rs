@@ -1,5 +1,6 @@
 //! JSON in, requests for the engine out.
 
+pub mod adapters;
 pub mod anthropic;
 pub mod asked;
 pub mod biases;
@@ -17,6 +18,7 @@ pub mod thoughts;
 pub mod tools;
 pub mod unsupported;
 
+pub use adapters::adapters;
 pub use asked::Asked;
 pub use caller::{Caller, cache, named};
 

@@ -67,9 +67,7 @@ fn constraints(f: &Fields<'_>) -> Result<(), ApiError> {
 }
 
 fn texts(f: &Fields<'_>) -> Result<(), ApiError> {
-    for name in ["lora", "chat_template"] {
-        refuse(name, f.get(name).is_some_and(|v| !is_empty(v)))?;
-    }
+    refuse("chat_template", f.get("chat_template").is_some_and(|v| !is_empty(v)))?;
     refuse("backend_sampling", f.is_set("backend_sampling")?)
 }
 
@@ -117,7 +115,7 @@ mod tests {
     #[test]
     fn what_is_switched_off_is_no_request() {
         let off = json!({
-            "n_indent": 0, "t_max_predict_ms": 0, "lora": [], "n_discard": 0, "min_tokens": 0, "stop_token_ids": [],
+            "n_indent": 0, "t_max_predict_ms": 0, "n_discard": 0, "min_tokens": 0, "stop_token_ids": [],
             "functions": null, "guided_regex": null, "use_beam_search": false,
         });
         assert_eq!(checked(off), Ok(()));

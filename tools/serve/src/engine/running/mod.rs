@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use trine::Model;
 use trine::generate::speculate::Drafter;
 use trine::generate::{ChooseError, Chooser, End, TextMachine};
-use trine::step::{Kind, Pooled};
+use trine::step::{Kind, Pooled, Setting};
 
 use super::counters::Slot;
 use super::job::Job;
@@ -20,8 +20,8 @@ pub(super) struct Running {
     text: TextMachine,
     client: Client,
     admitted: Instant,
-    /// Bits per weight of the text; 0: the model has one width.
-    pub bits: u8,
+    /// How the weights are read for the text.
+    pub setting: Setting,
     pub drafts: Drafts,
     drafter: Drafter,
     n_ctx: usize,
@@ -66,18 +66,18 @@ pub(super) enum Fate {
 
 impl Running {
     /// A request at its beginning, with drafts of at most `most` tokens.
-    pub fn new(model: &Model, job: Job, bits: u8, drafts: Drafts, most: usize, n_ctx: usize) -> Running {
+    pub fn new(model: &Model, job: Job, setting: Setting, drafts: Drafts, most: usize, n_ctx: usize) -> Running {
         let Job { request, text, events, cancel, admitted } = job;
         Running {
-            pooled: request.pooling.map(|pooling| {
-                Pooled::new(model.weights(), Some(bits).filter(|bits| *bits > 0), pooling, text.given().len())
-            }),
+            pooled: request
+                .pooling
+                .map(|pooling| Pooled::new(model.weights(), setting.clone(), pooling, text.given().len())),
             whole: model.weights().attends_both_ways(),
             client: Client::new(events, cancel),
             text,
             request,
             admitted,
-            bits,
+            setting,
             drafts,
             drafter: Drafter::new(if drafts == Drafts::None { 0 } else { most }),
             n_ctx,
@@ -108,7 +108,7 @@ impl Running {
     /// Whose KV cache it may share; `None`: nobody's.
     pub fn kind(&self) -> Option<Kind> {
         let salt = self.request.cache.clone().filter(|_| !self.whole)?;
-        Some(Kind { bits: self.bits, salt })
+        Some(Kind { setting: self.setting.clone(), salt })
     }
 
     /// True if the beginning may be taken from the cache: not when something of every token of the prompt is wanted.
@@ -212,7 +212,7 @@ impl Running {
             Ok(None) => {}
             Err(e) => self.fail(e.to_string()),
             Ok(Some(numbers)) => {
-                let (cached_tokens, bits) = (self.cached, self.bits);
+                let (cached_tokens, bits) = (self.cached, self.setting.bits);
                 self.client.end(Event::Vector(Vector { numbers, prompt_tokens: total, cached_tokens, time, bits }));
             }
         }
@@ -284,7 +284,8 @@ impl Running {
             prompt_time: prompt_done.duration_since(self.admitted),
             generation_time: now.duration_since(prompt_done),
             seed: self.request.sampler.seed,
-            bits: self.bits,
+            bits: self.setting.bits,
+            adapters: self.setting.adapters.clone(),
             shifts: self.text.shifts(),
             drafted: drafts.drafted,
             accepted: drafts.accepted,

@@ -12,7 +12,7 @@ use trine::generate::Chooser;
 use trine::generate::speculate::Pace;
 use trine::kv::Mark;
 use trine::pool;
-use trine::step::{Segment, Sink};
+use trine::step::{Segment, Setting, Sink};
 
 use super::super::backend::Backend;
 use super::super::running::Drafts;
@@ -31,8 +31,8 @@ pub(super) struct Draft {
     pub before: Mark,
     /// Most tokens that may be drafted.
     most: usize,
-    /// Bits at which it is drafted; `None` where a second model or the text drafts.
-    bits: Option<u8>,
+    /// The setting with which it is drafted; `None` where a second model or the text drafts.
+    setting: Option<Setting>,
     /// Chooses as the text's own chooser will, with the same random numbers.
     chooser: Chooser,
 }
@@ -89,7 +89,7 @@ impl<B: Backend> Scheduler<B> {
         if !self.pace(plan.len()).wants_draft() {
             return Drafted::Nothing;
         }
-        for draft in drafts.iter().filter(|d| d.bits.is_none()) {
+        for draft in drafts.iter().filter(|d| d.setting.is_none()) {
             let Active { run, aside, .. } = &mut self.active[draft.index];
             let aside = match (aside, &self.aside) {
                 (Some(aside), _) => aside,
@@ -109,12 +109,12 @@ impl<B: Backend> Scheduler<B> {
         let Drafted::Tried(drafts) = drafted else {
             return;
         };
-        let mut widths: Vec<u8> = drafts.iter().filter_map(|d| d.bits).collect();
-        widths.sort_unstable();
-        widths.dedup();
-        widths.into_iter().for_each(|b| self.draft_at(b, drafts));
+        let mut settings: Vec<Setting> = drafts.iter().filter_map(|d| d.setting.clone()).collect();
+        settings.sort_unstable();
+        settings.dedup();
+        settings.iter().for_each(|setting| self.draft_with(setting, drafts));
         for draft in drafts.iter_mut() {
-            match draft.bits {
+            match draft.setting {
                 Some(_) => self.active[draft.index].seq.restore(draft.before.clone()),
                 None => self.draft_aside(draft),
             }
@@ -141,7 +141,7 @@ impl<B: Backend> Scheduler<B> {
 
     /// Measures whether drafts pay in steps of so many texts at the present width.
     pub(super) fn pace(&mut self, texts: usize) -> &mut Pace {
-        let pace = self.paces.entry((self.width, texts)).or_default();
+        let pace = self.paces.entry((self.setting.bits, texts)).or_default();
         if self.options.draft_always {
             pace.always();
         }
@@ -168,9 +168,9 @@ impl<B: Backend> Scheduler<B> {
         let mut drafts = Vec::new();
         for &(index, n) in plan {
             let run = &self.active[index].run;
-            let bits = match run.drafts {
+            let setting = match run.drafts {
                 Drafts::None => continue,
-                Drafts::Narrow(bits) => Some(bits),
+                Drafts::Narrow(bits) => Some(Setting { bits, ..run.setting.clone() }),
                 Drafts::Aside => None,
             };
             let most = run.most_drafted();
@@ -186,16 +186,16 @@ impl<B: Backend> Scheduler<B> {
                 of_text: n,
                 before: seq.mark(),
                 most,
-                bits,
+                setting,
                 chooser: run.chooser().clone(),
             });
         }
         drafts
     }
 
-    /// Drafts at `bits` for those whose drafts are of that width, all of them in the same steps.
-    fn draft_at(&mut self, bits: u8, drafts: &mut [Draft]) {
-        let mut going: Vec<&mut Draft> = drafts.iter_mut().filter(|d| d.bits == Some(bits)).collect();
+    /// Drafts with `setting` for those whose drafts are of that one, all of them in the same steps.
+    fn draft_with(&mut self, setting: &Setting, drafts: &mut [Draft]) {
+        let mut going: Vec<&mut Draft> = drafts.iter_mut().filter(|d| d.setting.as_ref() == Some(setting)).collect();
         while !going.is_empty() {
             let mut rows = Rows(Vec::new());
             let mut wanted = going.iter().peekable();
@@ -206,7 +206,7 @@ impl<B: Backend> Scheduler<B> {
                     segments.push(Segment { seq, tokens, logits_from: tokens.len() - 1 });
                 }
             }
-            if self.backend.step(bits, &mut segments, &mut rows).is_err() {
+            if self.backend.step(setting, &mut segments, &mut rows).is_err() {
                 // The step that verifies says what is wrong, if it is wrong there too.
                 return;
             }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here can be seen in a text: a sequence's logits are the same in any step, so all choices are made for time
 //! and memory alone. Every running sequence that has all but its last token evaluated gets its next token in every step
-//! of its width; prompts are read in chunks beside that. When pages run short, what the cache holds goes first, then
+//! of its setting; prompts are read in chunks beside that. When pages run short, what the cache holds goes first, then
 //! the youngest sequence is preempted: it gives its pages back and begins again later, with the same tokens.
 
 mod draft;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use trine::generate::speculate::{Aside, AsideSource, Pace};
-use trine::step::{PrefixTree, Sequence};
+use trine::step::{PrefixTree, Sequence, Setting};
 use trine::{DraftSource, Model};
 
 use super::backend::Backend;
@@ -84,8 +84,8 @@ pub(super) struct Scheduler<B> {
     paces: BTreeMap<(u8, usize), Pace>,
     /// The source of drafts that come from a second model or from the texts.
     aside: Option<AsideSource>,
-    /// Width of the last step.
-    width: u8,
+    /// Setting of the last step.
+    setting: Setting,
     /// Places that were given so far, and for each party, of which there are as many as keys, the number of its last.
     turns: u64,
     served: HashMap<String, u64>,
@@ -112,7 +112,7 @@ impl<B: Backend> Scheduler<B> {
             counters: counters.clone(),
             waiting: VecDeque::new(),
             active: Vec::new(),
-            width: 0,
+            setting: Setting::default(),
             turns: 0,
             served: HashMap::new(),
         }
@@ -122,8 +122,9 @@ impl<B: Backend> Scheduler<B> {
     pub fn take(&mut self, job: Job) {
         let bits = job.request.bits.or(self.options.bits).unwrap_or(0);
         let drafts = self.drafts_of(&job, bits);
+        let setting = Setting { bits, adapters: job.request.adapters.clone() };
         let (draft, n_ctx) = (self.options.draft, self.options.n_ctx());
-        self.waiting.push_back(Running::new(&self.model, job, bits, drafts, draft, n_ctx));
+        self.waiting.push_back(Running::new(&self.model, job, setting, drafts, draft, n_ctx));
     }
 
     /// Where the drafts of a request at `bits` come from: fewer bits that it names itself, or what the server has.

@@ -16,14 +16,14 @@ impl<B: Backend> Scheduler<B> {
     /// How many tokens of which active request the next step takes; ascending, nothing of requests that are left out.
     pub(super) fn plan(&mut self) -> Plan {
         let ready = |a: &Active| !a.stalled && a.rest() > 0;
-        let widths = self.active.iter().filter(|a| ready(a)).map(|a| a.run.bits);
-        // The next width in the round.
-        let Some(width) = widths.min_by_key(|&w| (w <= self.width, w)) else {
+        let settings = self.active.iter().filter(|a| ready(a)).map(|a| &a.run.setting);
+        // The next setting in the round.
+        let Some(setting) = settings.min_by_key(|&setting| (*setting <= self.setting, setting)).cloned() else {
             return Vec::new();
         };
-        self.width = width;
+        self.setting = setting;
         let active = &self.active;
-        let group = (0..active.len()).filter(|&i| ready(&active[i]) && active[i].run.bits == width);
+        let group = (0..active.len()).filter(|&i| ready(&active[i]) && active[i].run.setting == self.setting);
         let (decoding, mut reading): (Vec<_>, Vec<_>) = group.partition(|&i| active[i].rest() == 1);
         let others = active.len() + self.waiting.len() > 1;
         let mut budget = self.prefill.budget(decoding.len(), others);

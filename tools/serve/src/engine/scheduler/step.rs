@@ -127,7 +127,7 @@ impl<B: Backend> Scheduler<B> {
                 segments.push(Segment { seq, tokens, logits_from: *logits_from });
             }
         }
-        self.backend.step(self.width, &mut segments, &mut runs)?;
+        self.backend.step(&self.setting, &mut segments, &mut runs)?;
         self.catch_up(plan);
         Ok(())
     }

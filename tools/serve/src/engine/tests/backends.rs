@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use trine::step::{PagePool, Segment, Sink, StepError};
+use trine::step::{PagePool, Segment, Setting, Sink, StepError};
 use trine::{Pooling, SessionOptions};
 
 use super::super::backend::{Backend, Steps};
@@ -71,10 +71,10 @@ impl Backend for Watched {
         self.steps.pages()
     }
 
-    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
+    fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
         self.gate.pass();
         let seen = &self.seen;
-        self.steps.step(bits, segments, &mut Listener { sink, seen })
+        self.steps.step(setting, segments, &mut Listener { sink, seen })
     }
 }
 
@@ -131,12 +131,12 @@ impl Backend for Faulty {
         self.steps.pages()
     }
 
-    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
+    fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
         if self.armed.swap(false, Ordering::SeqCst) {
             // Without the message that a panic prints.
             std::panic::resume_unwind(Box::new("a fault"));
         }
-        self.steps.step(bits, segments, sink)
+        self.steps.step(setting, segments, sink)
     }
 }
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use trine::CancelToken;
-use trine::step::{PagePool, Segment, Sink, StepError};
+use trine::step::{PagePool, Segment, Setting, Sink, StepError};
 
 use super::super::backend::{Backend, Steps};
 use super::super::counters::Counters;
@@ -48,10 +48,10 @@ impl Backend for Simulated {
         self.steps.pages()
     }
 
-    fn step(&self, bits: u8, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
+    fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
         let rows: usize = segments.iter().map(|s| s.tokens.len()).sum();
         self.clock.advance(STEP + ROW * rows as u32);
-        self.steps.step(bits, segments, sink)
+        self.steps.step(setting, segments, sink)
     }
 }
 

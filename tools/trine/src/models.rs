@@ -10,7 +10,8 @@ use trine_tools::args::Words;
 use trine_tools::memory::file_size;
 use trine_tools::models::{Asked, fetch};
 use trine_tools::progress::human_bytes;
-use trine_tools::{shown, signals};
+use trine_tools::table::{self, Cell, Form};
+use trine_tools::{note, shown, signals};
 
 /// Models by name
 #[derive(Parser)]
@@ -75,6 +76,15 @@ pub fn is_command(word: &str) -> bool {
     commands().iter().any(|command| command.get_name() == word)
 }
 
+fn row(model: &Installed) -> Vec<Cell> {
+    vec![
+        // whole, to be given to other commands
+        Cell::left("model", 0, shown::name(&model.name)).key(),
+        Cell::right("size", 0, human_bytes(model.size)),
+        Cell::left("store", 0, model.store.name()),
+    ]
+}
+
 fn described(model: &Installed) -> Value {
     let path = model.path.to_string_lossy();
     json!({"name": model.name, "store": model.store.name(), "bytes": model.size, "path": path})
@@ -101,12 +111,10 @@ pub fn run(words: Words) -> Result<()> {
             if json {
                 let all: Vec<Value> = all.iter().map(described).collect();
                 writeln!(out, "{}", shown::json(&all.into(), true))?;
+            } else if all.is_empty() {
+                note!("no models are here; trine pull USER/REPO[:QUANT] fetches one");
             } else {
-                let width = all.iter().map(|m| m.name.chars().count()).max().unwrap_or(0);
-                for model in &all {
-                    let (size, store) = (human_bytes(model.size), model.store.name());
-                    writeln!(out, "{:width$}  {size:>10}  {store}", shown::name(&model.name))?;
-                }
+                table::write(Form::Spaces(0), all.iter().map(row).collect(), &mut out)?;
             }
         }
         What::Show { name, json } => {

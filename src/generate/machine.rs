@@ -29,6 +29,8 @@ pub struct TextMachine {
     /// Tokens that may still be generated; `None`: no limit.
     left: Option<usize>,
     past_eos: bool,
+    /// Control tokens whose names belong to the text.
+    shown: Vec<u32>,
     /// Tokens that stay when the context is full and others are forgotten; `None`: the text ends there.
     shift: Option<usize>,
     window: Window,
@@ -111,6 +113,7 @@ impl TextMachine {
             tokens: prompt,
             left: options.max_tokens,
             past_eos: options.past_eos,
+            shown: options.shown.clone(),
             shift: options.shift,
             window: Window::default(),
             logprobs: options.logprobs,
@@ -130,7 +133,7 @@ impl TextMachine {
         for &id in tokens {
             self.chooser.replay(id)?;
             // Its reader has the text already.
-            self.pending.push(&self.model.tokenizer().piece(id, false));
+            self.pending.push(&self.model.tokenizer().piece(id, self.shown.contains(&id)));
         }
         self.tokens.extend_from_slice(tokens);
         self.given += tokens.len();
@@ -227,7 +230,7 @@ impl TextMachine {
         let ends = self.chooser.is_end(id);
         let (text, stop) = match ends {
             true => (String::new(), None),
-            false => self.pending.push(&self.model.tokenizer().piece(id, false)),
+            false => self.pending.push(&self.model.tokenizer().piece(id, self.shown.contains(&id))),
         };
         let logprobs = self.logprobs.map(|top| match self.odds {
             true => Told::Odds(TokenOdds::new(self.chooser.odds(), id, top)),

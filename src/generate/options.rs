@@ -81,6 +81,8 @@ pub struct GenerateOptions {
     pub grammar: Option<Grammar>,
     /// Texts that end the generation; neither they nor what follows is part of the text.
     pub stop: Vec<String>,
+    /// Control tokens whose names belong to the text, where others have none: marks that a caller looks for.
+    pub shown: Vec<u32>,
     /// Never choose a token that ends the text.
     pub ignore_eos: bool,
     /// Go on when the model ended the text.

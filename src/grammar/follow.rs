@@ -56,8 +56,16 @@ impl Vocabulary {
     /// # Errors
     /// A vocabulary that the crate cannot hold.
     pub fn new(tokenizer: &Tokenizer) -> Result<Vocabulary, GrammarError> {
+        Vocabulary::with_shown(tokenizer, &[])
+    }
+
+    /// The same where the names of the control tokens `shown` are their texts.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::new`].
+    pub fn with_shown(tokenizer: &Tokenizer, shown: &[u32]) -> Result<Vocabulary, GrammarError> {
         let ids = 0..tokenizer.n_vocab() as u32;
-        Vocabulary::of(ids.map(|id| tokenizer.piece(id, false)).collect())
+        Vocabulary::of(ids.map(|id| tokenizer.piece(id, shown.contains(&id))).collect())
     }
 
     /// Returns the vocabulary of `words`, by their ids.

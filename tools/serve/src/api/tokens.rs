@@ -97,7 +97,7 @@ pub fn about(service: &Service) -> Value {
 pub fn apply_template(service: &Service, body: &Value) -> Result<Value, ApiError> {
     let f = Fields::of(body)?;
     let tools = described(&f, service)?;
-    let conversation = Conversation::read(&f, &tools, &service.limits.variables)?;
+    let conversation = Conversation::read(&f, &tools, service)?;
     Ok(json!({ "prompt": conversation.render(service.template()?)? }))
 }
 

@@ -39,6 +39,7 @@ pub(super) fn text(r: &Request, model: &Model) -> Result<TextMachine, Refused> {
         sampler: r.sampler.clone(),
         grammar: r.grammar.clone(),
         stop: r.stop.clone(),
+        shown: r.shown.clone(),
         ignore_eos: r.ignore_eos,
         shift: r.shift,
         logprobs: r.logprobs,

@@ -28,6 +28,8 @@ pub struct Request {
     pub grammar: Option<Grammar>,
     /// Texts that end the text, none of them empty.
     pub stop: Vec<String>,
+    /// Control tokens whose names belong to the text.
+    pub shown: Vec<u32>,
     /// Never choose a token that ends the text.
     pub ignore_eos: bool,
     /// Bits per weight of an any-precision model; `None` for its widest.
@@ -69,6 +71,7 @@ impl Request {
             sampler: SamplerOptions::default(),
             grammar: None,
             stop: Vec::new(),
+            shown: Vec::new(),
             ignore_eos: false,
             bits: None,
             adapters: None,

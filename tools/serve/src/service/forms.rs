@@ -24,6 +24,8 @@ pub enum ResponseFormat {
     Gbnf(String),
     /// Text that a grammar in llguidance's Lark describes.
     Lark(String),
+    /// The same with control tokens whose names are texts, the same ones for a model.
+    Marked(String, Vec<u32>),
 }
 
 impl ResponseFormat {
@@ -34,6 +36,7 @@ impl ResponseFormat {
             ResponseFormat::Schema(schema) => (1, schema.to_string()),
             ResponseFormat::Gbnf(source) => (2, source.clone()),
             ResponseFormat::Lark(source) => (3, source.clone()),
+            ResponseFormat::Marked(source, _) => (4, source.clone()),
         };
         Sha256::new().chain_update([kind]).chain_update(source).finalize().into()
     }
@@ -46,6 +49,8 @@ type Hash = [u8; 32];
 pub(super) struct Forms {
     isolate: Arc<dyn Isolate>,
     vocabulary: OnceLock<Result<Vocabulary, GrammarError>>,
+    /// The vocabulary with marks.
+    marked: OnceLock<Result<Vocabulary, GrammarError>>,
     kept: Mutex<Kept>,
 }
 
@@ -59,7 +64,7 @@ struct Kept {
 impl Forms {
     /// Nothing is known yet. `isolate` compiles every grammar first: it may take too much.
     pub fn new(isolate: Arc<dyn Isolate>) -> Forms {
-        Forms { isolate, vocabulary: OnceLock::new(), kept: Mutex::default() }
+        Forms { isolate, vocabulary: OnceLock::new(), marked: OnceLock::new(), kept: Mutex::default() }
     }
 
     /// Returns the grammar of a format that was asked for lately, or why there is none; it becomes the latest.
@@ -87,13 +92,17 @@ impl Forms {
 
     fn grammar(&self, tokenizer: &Tokenizer, form: &ResponseFormat) -> Result<Grammar, GrammarError> {
         // The first request that needs it waits for it: looking through all tokens takes some hundred milliseconds.
-        let vocabulary = || Ok(Vocabulary::new(tokenizer)?.isolated(self.isolate.clone()));
-        let vocabulary = self.vocabulary.get_or_init(vocabulary).as_ref().map_err(Clone::clone)?;
+        let (place, shown) = match form {
+            ResponseFormat::Marked(_, shown) => (&self.marked, &shown[..]),
+            _ => (&self.vocabulary, &[][..]),
+        };
+        let vocabulary = || Ok(Vocabulary::with_shown(tokenizer, shown)?.isolated(self.isolate.clone()));
+        let vocabulary = place.get_or_init(vocabulary).as_ref().map_err(Clone::clone)?;
         match form {
             ResponseFormat::Object => Grammar::json_object(vocabulary),
             ResponseFormat::Schema(schema) => Grammar::json_schema(vocabulary, schema),
             ResponseFormat::Gbnf(source) => Grammar::gbnf(vocabulary, source),
-            ResponseFormat::Lark(source) => Grammar::lark(vocabulary, source),
+            ResponseFormat::Lark(source) | ResponseFormat::Marked(source, _) => Grammar::lark(vocabulary, source),
         }
     }
 

@@ -10,8 +10,8 @@ mod names;
 mod saved;
 mod work;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -64,6 +64,7 @@ pub struct Service {
     pub template_source: Option<String>,
     template: Option<ChatTemplate>,
     longest_token: Option<usize>,
+    controls: OnceLock<Vec<(u32, String)>>,
     forms: Forms,
     breakers: Breakers,
     work: Work,
@@ -187,6 +188,7 @@ impl Service {
             template_source,
             template,
             longest_token,
+            controls: OnceLock::new(),
             forms: Forms::new(isolate),
             breakers: Breakers::default(),
             work,
@@ -255,6 +257,16 @@ impl Service {
             longest: self.longest_token,
             cut: false,
         }
+    }
+
+    /// The control tokens of the model but for those that end texts, and their names.
+    pub fn controls(&self) -> &[(u32, String)] {
+        self.controls.get_or_init(|| {
+            let tokenizer = self.engine.model().tokenizer();
+            let ids = (0..tokenizer.n_vocab() as u32).filter(|&id| tokenizer.piece(id, false).is_empty());
+            let named = ids.filter(|&id| !tokenizer.is_eog(id)).map(|id| (id, self.text_of(&[id])));
+            named.filter(|(_, name)| !name.is_empty()).collect()
+        })
     }
 
     /// The text of tokens, control tokens included.

@@ -71,7 +71,10 @@ fn thoughts_of_earlier_turns_are_kept() {
         {"role": "tool", "tool_call_id": "c", "content": "b"},
     ]);
     let rendered = ask(local.to, "/apply-template", &json!({ "messages": messages }))["prompt"].clone();
-    assert_eq!(rendered, "user: a\nassistant: [why]\ntool: b\nassistant: <think>\n");
+    // a template that does nothing with functions gets them in words
+    let (call, result) =
+        ("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", "<tool_response>\nb\n</tool_response>");
+    assert_eq!(rendered, format!("user: a\nassistant: [why]{call}\nuser: {result}\nassistant: <think>\n"));
     let count = |path: &str, body: Value| ask(local.to, path, &body)["input_tokens"].clone();
     let tokens = count("/v1/chat/completions/input_tokens", json!({ "messages": messages }));
     let anthropic = json!([

@@ -1,11 +1,14 @@
 //! Functions that the model may call.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use trine::formats::gguf::write::NewTensor;
+use trine::formats::gguf::{Array, Value as Meta};
+use trine_testkit::gguf;
 
 use crate::client::{ask, get, post};
-use crate::local::{Local, start};
+use crate::local::{Local, start, start_with};
 
 /// A template in the manner of Hermes and Qwen.
 const HERMES: &str = "{% if tools %}tools:{% for t in tools %} {{ t | tojson }}{% endfor %}{{ '\\n' }}{% endif %}\
@@ -95,6 +98,136 @@ fn streamed(local: &Local, body: &Value) -> (Vec<Value>, String, Value) {
         }
     }
     (calls, content, reason)
+}
+
+/// What templates of models have that write calls in other ways, and the beginning of a call of `go-to` there.
+const WAYS: [(&str, &str); 10] = [
+    ("<tool_call> <function= <parameter=", "<tool_call>\n<function=go-to>\n<parameter=at>\n"),
+    ("<tool_call> <arg_key> <arg_value>", "<tool_call>go-to\n<arg_key>at</arg_key>\n<arg_value>"),
+    ("<minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"go-to\">\n<parameter name=\"at\">"),
+    ("<seed:tool_call>", "<seed:tool_call>\n<function=go-to>\n<parameter=at>"),
+    ("[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]go-to[ARGS]{\"at\": "),
+    ("[TOOL_CALLS]", "[TOOL_CALLS][{\"name\": \"go-to\", \"arguments\": {\"at\": "),
+    (
+        "<｜tool▁calls▁begin｜> ```json",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>go-to\n```json\n{\"at\": ",
+    ),
+    ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go-to<｜tool▁sep｜>{\"at\": "),
+    ("<|tools_prefix|>", "<|tools_prefix|>[{\"go-to\": {\"at\": "),
+    ("<|tool_call|>", "<|tool_call|>[{\"name\": \"go-to\", \"arguments\": {\"at\": "),
+];
+
+/// A template with these marks.
+fn marked(marks: &str) -> String {
+    format!("{{{{ tools | length }}}}{{% for m in messages %}}{{{{ m.content }}}}{{% endfor %}}{{# {marks} #}}")
+}
+
+/// The ways of other models: a call that must come, several of them, and one that a text comes to.
+#[test]
+fn calls_in_the_way_of_the_model() {
+    for (marks, begun) in WAYS {
+        let local = with_template(&marked(marks));
+        let mut most = 0;
+        for seed in 0..8 {
+            if seed > 1 && most > 0 {
+                break;
+            }
+            let mut required = body(json!("required"), seed);
+            // The other functions' texts have no end of their own.
+            required["tools"].as_array_mut().expect("an array").truncate(2);
+            required["parallel_tool_calls"] = true.into();
+            let a = ask(local.to, "/v1/chat/completions", &required);
+            let calls = a["choices"][0]["message"]["tool_calls"].as_array().expect("calls").clone();
+            let (parts, content, _) = streamed(&local, &required);
+            let functions = |calls: &[Value]| calls.iter().map(|c| c["function"].clone()).collect::<Vec<_>>();
+            assert_eq!(functions(&parts), functions(&calls), "{marks}");
+            assert_eq!(content, "", "{marks}");
+            let whole = if a["choices"][0]["finish_reason"] == "length" { calls.len() - 1 } else { calls.len() };
+            calls[..whole].iter().for_each(fits);
+            most = most.max(whole);
+        }
+        assert!(most > 0, "{marks}");
+        let mut auto = body(json!("auto"), 1);
+        let tokens = ask(local.to, "/tokenize", &json!({"content": format!("Well. {begun}")}));
+        auto["resume_tokens"] = tokens["tokens"].clone();
+        auto["return_tokens"] = true.into();
+        let a = ask(local.to, "/v1/chat/completions", &auto);
+        let rest = ask(local.to, "/detokenize", &json!({ "tokens": a["choices"][0]["tokens"] }));
+        let rest = rest["content"].as_str().expect("a text");
+        assert!(rest.trim_start().starts_with(|c: char| c.is_ascii_digit()), "{marks}: {rest}");
+    }
+}
+
+/// The bundled model with control tokens of these names, by their ids.
+fn with_controls(path: &Path, names: &[(usize, &str)]) {
+    let file = gguf::open(&trine_testkit::trilm());
+    let mut meta = file.meta().clone();
+    let array = |key: &str| match meta.get(key) {
+        Some(Meta::Array(array)) => array.clone(),
+        other => panic!("{key}: {other:?}"),
+    };
+    let (tokens, types) = (array("tokenizer.ggml.tokens"), array("tokenizer.ggml.token_type"));
+    let (Array::Str(tokens), Array::I32(mut types)) = (tokens, types) else {
+        panic!("a vocabulary");
+    };
+    names.iter().for_each(|&(id, _)| types[id] = 3);
+    let named = |id: usize| names.iter().find(|(at, _)| *at == id).map(|(_, name)| name.as_bytes());
+    // nothing is merged to what they were before
+    let old: Vec<String> =
+        names.iter().map(|&(id, _)| String::from_utf8_lossy(tokens.get(id).expect("a token")).into_owned()).collect();
+    let Array::Str(merges) = array("tokenizer.ggml.merges") else {
+        panic!("merges");
+    };
+    let stays = |merge: &&[u8]| {
+        let merge = String::from_utf8_lossy(merge);
+        !old.contains(&merge.replacen(' ', "", 1)) && !merge.split(' ').any(|part| old.iter().any(|old| old == part))
+    };
+    let merges = merges.iter().filter(stays).collect();
+    let tokens = tokens.iter().enumerate().map(|(id, old)| named(id).unwrap_or(old)).collect();
+    meta.put("tokenizer.ggml.merges", Meta::Array(Array::Str(merges)));
+    meta.put("tokenizer.ggml.tokens", Meta::Array(Array::Str(tokens)));
+    meta.put("tokenizer.ggml.token_type", Meta::Array(Array::I32(types)));
+    let tensors: Vec<(NewTensor, Vec<u8>)> = file
+        .tensors()
+        .map(|t| {
+            let data = file.tensor(&t.name).expect("a tensor").data.to_vec();
+            (NewTensor::new(t.name.clone(), t.shape.clone(), t.ty), data)
+        })
+        .collect();
+    gguf::write(path, &meta, &tensors);
+}
+
+/// Marks that are control tokens are seen in calls, and nowhere else.
+#[test]
+fn marks_that_are_control_tokens() {
+    let folder = trine_testkit::folder();
+    let (model, template) = (folder.path().join("m.gguf"), folder.path().join("t.jinja"));
+    with_controls(&model, &[(4000, "[TOOL_CALLS]"), (4001, "[ARGS]"), (4002, "[OTHER]")]);
+    std::fs::write(&template, marked("[TOOL_CALLS] [ARGS]")).expect("a file");
+    let path = |path: &Path| path.to_str().expect("a path").to_owned();
+    let local = start_with(&path(&model), &["--chat-template-file", &path(&template)]);
+    let mut request = body(json!("required"), 3);
+    // the marks, and nothing that looks like them
+    request["logit_bias"] = json!([[4000, 100], [4001, 100]]);
+    request["return_tokens"] = true.into();
+    request["tool_choice"] = json!({"type": "function", "function": {"name": "go-to"}});
+    let a = ask(local.to, "/v1/chat/completions", &request);
+    let tokens = a["choices"][0]["tokens"].as_array().expect("tokens").clone();
+    assert!(tokens[0] == 4000 && tokens.contains(&json!(4001)), "{a}");
+    fits(&a["choices"][0]["message"]["tool_calls"][0]);
+    let (parts, content, _) = streamed(&local, &request);
+    assert_eq!(parts[0]["function"], a["choices"][0]["message"]["tool_calls"][0]["function"]);
+    assert_eq!(content, "");
+    // a text without functions, and other control tokens beside calls, show none
+    let mut request = body(json!("none"), 3);
+    request["max_tokens"] = 4.into();
+    request["logit_bias"] = json!([[4000, 1000]]);
+    let a = ask(local.to, "/v1/chat/completions", &request);
+    assert_eq!(a["choices"][0]["message"]["content"], "", "{a}");
+    request["tool_choice"] = "auto".into();
+    request["logit_bias"] = json!([[4002, 1000]]);
+    let a = ask(local.to, "/v1/chat/completions", &request);
+    assert!(!a.to_string().contains("OTHER"), "{a}");
 }
 
 #[test]
@@ -193,10 +326,19 @@ fn what_the_template_gets() {
          system: Be brief.\nuser: Go\nassistant: <tool_call>\n{\"name\": \"go-to\", \"arguments\": {\"at\": 3}}\n</tool_call>\n\
          tool: there\nassistant:"
     );
+}
+
+/// A template that does nothing with functions: the model is told of them in words, and calls as it is told.
+#[test]
+fn templates_without_functions() {
     let plain = start(&[]);
-    let error = post(plain.to, "/v1/chat/completions", &body(json!("auto"), 0)).error(400);
-    assert_eq!(error["param"], "tools");
-    assert_eq!(get(plain.to, "/health").status, 200);
+    let required = body(json!({"type": "function", "function": {"name": "go-to"}}), 1);
+    let a = ask(plain.to, "/v1/chat/completions", &required);
+    fits(&a["choices"][0]["message"]["tool_calls"][0]);
+    let prompt = ask(plain.to, "/apply-template", &required)["prompt"].clone();
+    let prompt = prompt.as_str().expect("a text");
+    assert!(prompt.contains("<tool_call>\n{\"name\": \"NAME\"") && prompt.contains("\"get_weather\""), "{prompt}");
+    assert!(prompt.ends_with("Is it raining?\nassistant:"), "{prompt}");
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl Asked {
         if choices > 1 && route.has_one_answer() {
             return Err(ApiError::field("n", "this route has one answer").into());
         }
-        let mut one = Request { bits, grammar: form, ..request(&f, route, service, caller)? };
+        let shown = tools.as_ref().map_or(Vec::new(), |t| t.marks().to_vec());
+        let mut one = Request { bits, grammar: form, shown, ..request(&f, route, service, caller)? };
         if route.dialect() == Dialect::Ollama {
             one.max_tokens = ollama::within_context(&f, &prompts, one.max_tokens)?;
         }
@@ -193,6 +194,7 @@ fn request(f: &Fields<'_>, route: Route, service: &Service, caller: &Caller) -> 
         sampler,
         grammar: None,
         stop: stops(f)?,
+        shown: Vec::new(),
         ignore_eos: f.is_set("ignore_eos")?,
         bits: None,
         adapters: adapters::adapters(f, service)?,

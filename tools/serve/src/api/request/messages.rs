@@ -6,6 +6,7 @@ use trine::{ChatTemplate, Message, Role};
 
 use super::fields::{Fields, wrong};
 use super::prompt::Prompt;
+use super::tools::told;
 use crate::error::ApiError;
 use crate::service::Service;
 
@@ -24,11 +25,11 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Reads the messages of a request whose functions are `tools`. Variables that it does not say are `usual`.
+    /// Reads the messages of a request whose functions are `tools`, for the template of the model.
     ///
     /// # Errors
-    /// Names the field.
-    pub fn read(f: &Fields<'_>, tools: &[Value], usual: &Map<String, Value>) -> Result<Conversation, ApiError> {
+    /// Names the field; the model has no template.
+    pub fn read(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Conversation, ApiError> {
         let list = f.list("messages")?.ok_or_else(|| ApiError::field("messages", "is required"))?;
         if list.is_empty() || list.len() > MOST {
             return Err(ApiError::field("messages", format!("must have from 1 to {MOST} messages")));
@@ -51,10 +52,14 @@ impl Conversation {
         if go_on == Some(true) && begun.is_none() {
             return Err(ApiError::field("continue_final_message", "the last message is not the assistant's"));
         }
+        let mut tools = tools.to_vec();
+        if !service.template()?.knows_tools() {
+            told::tell(&mut messages, &std::mem::take(&mut tools));
+        }
         Ok(Conversation {
             options: RenderOptions {
-                tools: tools.to_vec(),
-                variables: variables(f, usual)?,
+                tools,
+                variables: variables(f, &service.limits.variables)?,
                 answer: begun.is_some() || answer.unwrap_or(true),
                 time: None,
             },
@@ -110,7 +115,7 @@ impl Conversation {
 /// # Errors
 /// Names the field; the model has no template, or one that fails.
 pub fn prompt(f: &Fields<'_>, tools: &[Value], service: &Service) -> Result<Prompt, ApiError> {
-    let conversation = Conversation::read(f, tools, &service.limits.variables)?;
+    let conversation = Conversation::read(f, tools, service)?;
     let template = service.template()?;
     let bytes = conversation.messages.iter().map(|m| m.content.len()).sum::<usize>();
     let encoder = service.encoder();

@@ -1,11 +1,14 @@
 //! Functions that the model may call: `tools` and `tool_choice` of a chat.
 //!
-//! How a call is written is the model's affair and shows in its template. Two ways are known: Hermes' and Qwen's
-//! `<tool_call>{"name": ..., "arguments": ...}</tool_call>`, and Llama 3's `{"name": ..., "parameters": ...}`. Where a
-//! call must come, any other model is made to write `{"name": ..., "arguments": ...}`. A grammar sees to it that a
-//! call, once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
+//! How a call is written is the model's affair and shows in its template ([`syntax`]). Where a call must come, a model of
+//! which nobody knows how it calls is made to write `{"name": ..., "arguments": ...}`, and one whose template does nothing
+//! with functions is told of them in words ([`told`]). A grammar ([`lark`]) sees to it
+//! that a call, once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
 
+mod lark;
 pub mod reader;
+mod syntax;
+pub mod told;
 
 use std::sync::Arc;
 
@@ -16,6 +19,7 @@ use super::fields::{Fields, wrong};
 use super::{Unread, structure};
 use crate::error::ApiError;
 use crate::service::{ResponseFormat, Service};
+use syntax::{HERMES, Syntax};
 
 /// The field that has them.
 const TOOLS: &str = "tools";
@@ -40,8 +44,10 @@ pub struct Tools {
 /// How the calls of a request are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calls {
-    style: Style,
+    syntax: &'static Syntax,
     functions: Vec<Function>,
+    /// Control tokens that stand in calls.
+    marks: Vec<u32>,
 }
 
 /// A function that may be called.
@@ -51,45 +57,11 @@ struct Function {
     parameters: Value,
 }
 
-/// Syntax in which a model writes calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
-    /// `<tool_call>`, a line break, an object, a line break, `</tool_call>`.
-    Hermes,
-    /// An object whose arguments are called parameters, and nothing else.
-    Llama,
-    /// An object and nothing else.
-    Bare,
-}
-
-impl Style {
-    fn of(template: &str) -> Style {
-        if template.contains(OPEN) {
-            Style::Hermes
-        } else if template.contains("<|python_tag|>") || template.contains("\"parameters\": ") {
-            Style::Llama
-        } else {
-            Style::Bare
-        }
-    }
-
-    /// The texts before and after an object.
-    fn around(self) -> (&'static str, &'static str) {
-        match self {
-            Style::Hermes => ("<tool_call>\n", "\n</tool_call>"),
-            Style::Llama | Style::Bare => ("", ""),
-        }
-    }
-}
-
-/// Where a call of Hermes begins.
-const OPEN: &str = "<tool_call>";
-
 impl Tools {
     /// The functions of a request; `None` when it gives none.
     ///
     /// # Errors
-    /// Names the field; the model's template knows no functions.
+    /// Names the field; the model has no template.
     pub fn read(f: &Fields<'_>, service: &Service) -> Result<Option<Tools>, ApiError> {
         let parallel = f.flag("parallel_tool_calls")?.unwrap_or(true);
         let list = f.list("tools")?.unwrap_or_default();
@@ -105,10 +77,12 @@ impl Tools {
         }
         let functions: Vec<Function> = list.iter().map(function).collect::<Result<_, _>>()?;
         let template = service.template()?;
-        if !template.knows_tools() {
-            return Err(ApiError::field("tools", "the chat template of the model does nothing with functions"));
-        }
-        let style = Style::of(template.source());
+        let syntax = match template.knows_tools() {
+            true => Syntax::of(template.source()),
+            false => &HERMES,
+        };
+        let in_calls = |(id, name): &(u32, String)| syntax.writes(name).then_some(*id);
+        let marks = service.controls().iter().filter_map(in_calls).collect();
         let (choice, allowed) = Choice::read(f, &functions)?;
         let functions = match allowed {
             Some(names) => functions.into_iter().filter(|g| names.contains(&g.name)).collect(),
@@ -118,15 +92,20 @@ impl Tools {
             Choice::Named(name) => functions.into_iter().filter(|g| g.name == *name).collect(),
             _ => functions,
         };
-        let calls = Calls { style, functions };
+        let calls = Calls { syntax, functions, marks };
         // A model that may call and of which it is not known how it does writes what it likes.
-        let may = choice != Choice::None && !(choice == Choice::Auto && style == Style::Bare);
+        let may = choice != Choice::None && !(choice == Choice::Auto && !syntax.is_known());
         Ok(Some(Tools {
             described: list.to_vec(),
             calls: may.then(|| Arc::new(calls)),
             must: matches!(choice, Choice::Required | Choice::Named(_)),
             parallel: parallel && !matches!(choice, Choice::Named(_)),
         }))
+    }
+
+    /// The control tokens by which calls are known.
+    pub fn marks(&self) -> &[u32] {
+        self.calls.as_ref().map_or(&[], |calls| &calls.marks)
     }
 
     /// Returns true if an answer is a call and nothing else.
@@ -142,8 +121,13 @@ impl Tools {
         let Some(calls) = &self.calls else {
             return Ok(None);
         };
-        let lark = calls.lark(self.must, self.parallel).map_err(|e| ApiError::field(TOOLS, e))?;
-        structure::known(service, TOOLS, ResponseFormat::Lark(lark)).map(Some)
+        let lark = lark::lark(calls.syntax, &calls.functions, self.must, self.parallel)
+            .map_err(|e| ApiError::field(TOOLS, e))?;
+        let form = match calls.marks.is_empty() {
+            true => ResponseFormat::Lark(lark),
+            false => ResponseFormat::Marked(lark, calls.marks.clone()),
+        };
+        structure::known(service, TOOLS, form).map(Some)
     }
 }
 
@@ -219,56 +203,4 @@ fn function(tool: &Value) -> Result<Function, ApiError> {
         _ => return Err(wanted("'parameters' must be an object, a JSON schema")),
     };
     Ok(Function { name: name.to_owned(), parameters })
-}
-
-impl Calls {
-    /// The text before the arguments of a call of `function`.
-    fn head(&self, function: &Function) -> String {
-        let arguments = match self.style {
-            Style::Llama => "parameters",
-            Style::Hermes | Style::Bare => "arguments",
-        };
-        let open = self.style.around().0;
-        format!("{open}{{\"name\": \"{}\", \"{arguments}\": ", function.name)
-    }
-
-    /// The text after them.
-    fn tail(&self) -> String {
-        format!("}}{}", self.style.around().1)
-    }
-
-    /// The answers that there may be, in Lark: calls, where they need not come among or instead of text.
-    fn lark(&self, must: bool, parallel: bool) -> Result<String, trine::grammar::GrammarError> {
-        let mut out = String::new();
-        let names: Vec<String> = (0..self.functions.len()).map(|i| format!("f{i}")).collect();
-        // A call in the middle of a text has its beginning from the rule of the text.
-        let begun = if must { "" } else { self.begun() };
-        for (function, name) in self.functions.iter().zip(&names) {
-            let head = self.head(function);
-            let head = json!(head.strip_prefix(begun).unwrap_or(&head));
-            let (tail, schema) = (json!(self.tail()), Grammar::inline(&function.parameters)?);
-            out += &format!("{name}: {head} {schema} {tail}\n");
-        }
-        out += &format!("call: {}\n", names.join(" | "));
-        let several = parallel && self.style == Style::Hermes;
-        out += match (must, self.style, several) {
-            (true, _, false) => "start: call\n",
-            (true, _, true) => "start: call (\"\\n\" call)*\n",
-            (false, Style::Hermes, true) => "start: (begin call)* text\n",
-            (false, Style::Hermes, false) => "start: text | begin call\n",
-            (false, ..) => "start: call | /([^{](?s:.)*)?/\n",
-        };
-        if !must && self.style == Style::Hermes {
-            out += "text: TEXT\nTEXT: /(?s:.)*/\nbegin[lazy]: TEXT \"<tool_call>\"\n";
-        }
-        Ok(out)
-    }
-
-    /// The part of a call that ends a text before it.
-    fn begun(&self) -> &'static str {
-        match self.style {
-            Style::Hermes => OPEN,
-            Style::Llama | Style::Bare => "",
-        }
-    }
 }

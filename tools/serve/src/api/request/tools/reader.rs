@@ -1,6 +1,10 @@
 //! Finds calls in a text as it comes.
 
+use serde_json::Value;
+
 use super::Calls;
+use super::lark::is_text;
+use super::syntax::{Arguments, Syntax};
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,10 +34,16 @@ enum CallPart {
     /// Outside of calls.
     #[default]
     Text,
-    /// In arguments.
-    Arguments(Depth),
-    /// Behind arguments, before the end of the call.
-    Tail,
+    /// In arguments that are an object.
+    Object(Depth),
+    /// Before an argument of a function, or behind all of them.
+    Tagged { function: usize, first: bool },
+    /// In the value of an argument, which is a text or JSON.
+    Value { function: usize, text: bool },
+    /// Behind the arguments, before the end of the call.
+    Close,
+    /// Behind a call, before another one or the end of all.
+    Between,
 }
 
 /// Position in a JSON value.
@@ -83,27 +93,21 @@ impl Reader {
         pieces
     }
 
-    /// The end of the text: pending text is text, but for white space behind a call.
+    /// The end of the text: pending text is text, but not behind a call, where it is white space or the beginning of
+    /// another call that was cut off.
     pub fn finish(&mut self) -> Vec<Piece> {
         let rest = std::mem::take(&mut self.held);
         match self.state {
-            CallPart::Text if !rest.is_empty() && (self.calls == 0 || !rest.trim().is_empty()) => {
-                vec![Piece::Text(rest)]
-            }
+            CallPart::Text if !rest.is_empty() && self.calls == 0 => vec![Piece::Text(rest)],
             _ => Vec::new(),
         }
-    }
-
-    /// True if a place in the pending text is the beginning of the answer.
-    fn is_first(&self, at: usize) -> bool {
-        !self.begun && self.calls == 0 && at == 0
     }
 
     /// Decides about the beginning of what is held; false when more of the text is needed.
     fn advance(&mut self, calls: &Calls, pieces: &mut Vec<Piece>) -> bool {
         match &mut self.state {
             CallPart::Text => self.text(calls, pieces),
-            CallPart::Arguments(depth) => {
+            CallPart::Object(depth) => {
                 let end = self.held.bytes().position(|byte| depth.ends(byte));
                 let rest = self.held.split_off(end.map_or(self.held.len(), |at| at + 1));
                 let part = std::mem::replace(&mut self.held, rest);
@@ -111,46 +115,133 @@ impl Reader {
                     pieces.push(Piece::Arguments(part));
                 }
                 if end.is_some() {
-                    self.state = CallPart::Tail;
+                    self.state = CallPart::Close;
                 }
                 end.is_some()
             }
-            CallPart::Tail => {
-                let tail = calls.tail();
-                let Some(rest) = self.held.strip_prefix(&tail) else {
-                    return false;
-                };
-                self.held = rest.to_owned();
-                self.state = CallPart::Text;
-                true
+            &mut CallPart::Tagged { function, first } => self.tagged(calls, function, first, pieces),
+            &mut CallPart::Value { function, text } => self.value(calls, function, text, pieces),
+            CallPart::Close => {
+                let ended = self.take(calls.syntax.close);
+                if ended {
+                    self.state = match calls.syntax.behind {
+                        "" => CallPart::Text,
+                        _ => CallPart::Between,
+                    };
+                }
+                ended
+            }
+            CallPart::Between => {
+                let Syntax { behind, between, .. } = *calls.syntax;
+                if self.take(behind) {
+                    self.state = CallPart::Text;
+                    return true;
+                }
+                let heads =
+                    calls.functions.iter().map(|f| format!("{}{}", between.unwrap_or(""), calls.syntax.head(&f.name)));
+                let begun = heads.enumerate().find(|(_, head)| self.held.starts_with(head.as_str()));
+                begun.map(|(function, head)| self.begin(calls, function, head.len(), pieces)).is_some()
             }
         }
     }
 
+    /// Takes `text` from the beginning of what is held, where it stands there.
+    fn take(&mut self, text: &str) -> bool {
+        let found = self.held.starts_with(text);
+        if found {
+            self.held.drain(..text.len());
+        }
+        found
+    }
+
+    /// A call of a function, whose text before the arguments ends at `end` of what is held.
+    fn begin(&mut self, calls: &Calls, function: usize, end: usize, pieces: &mut Vec<Piece>) {
+        pieces.push(Piece::Call(calls.functions[function].name.clone()));
+        self.held.drain(..end);
+        self.state = match calls.syntax.arguments {
+            Arguments::Object => CallPart::Object(Depth::default()),
+            Arguments::Tagged { .. } => CallPart::Tagged { function, first: true },
+        };
+        self.calls += 1;
+    }
+
+    /// The name of the next argument, or the end of all.
+    fn tagged(&mut self, calls: &Calls, function: usize, first: bool, pieces: &mut Vec<Piece>) -> bool {
+        let Arguments::Tagged { open, middle, .. } = calls.syntax.arguments else {
+            return false;
+        };
+        if self.held.starts_with(calls.syntax.close) {
+            pieces.push(Piece::Arguments(if first { "{}" } else { "}" }.to_owned()));
+            self.state = CallPart::Close;
+            return true;
+        }
+        let Some(end) = self.held.strip_prefix(open).and_then(|rest| rest.find(middle)) else {
+            return false;
+        };
+        let name = &self.held[open.len()..open.len() + end];
+        let begin = if first { "{" } else { ", " };
+        pieces.push(Piece::Arguments(format!("{begin}{}: ", Value::from(name))));
+        let text = is_text(&calls.functions[function].parameters["properties"][name]);
+        if text {
+            pieces.push(Piece::Arguments("\"".to_owned()));
+        }
+        self.held.drain(..open.len() + end + middle.len());
+        self.state = CallPart::Value { function, text };
+        true
+    }
+
+    /// More of the value of an argument.
+    fn value(&mut self, calls: &Calls, function: usize, text: bool, pieces: &mut Vec<Piece>) -> bool {
+        let Arguments::Tagged { close, .. } = calls.syntax.arguments else {
+            return false;
+        };
+        let end = self.held.find(close);
+        // The beginning of the end is pending.
+        let pending = || self.held.char_indices().map(|(at, _)| at).find(|&at| close.starts_with(&self.held[at..]));
+        let certain = end.or_else(pending).unwrap_or(self.held.len());
+        let mut part: String = self.held.drain(..certain).collect();
+        if text {
+            let escaped = Value::from(part).to_string();
+            part = escaped[1..escaped.len() - 1].to_owned();
+        }
+        if end.is_some() {
+            self.held.drain(..close.len());
+            self.state = CallPart::Tagged { function, first: false };
+            part += if text { "\"" } else { "" };
+        }
+        if !part.is_empty() {
+            pieces.push(Piece::Arguments(part));
+        }
+        end.is_some()
+    }
+
+    /// True if a place in the pending text is the beginning of the answer.
+    fn is_first(&self, at: usize) -> bool {
+        !self.begun && self.calls == 0 && at == 0
+    }
+
     fn text(&mut self, calls: &Calls, pieces: &mut Vec<Piece>) -> bool {
-        let heads = calls.functions.iter().map(|f| (f, calls.head(f)));
-        let heads: Vec<_> = heads.collect();
+        let before = calls.syntax.before;
+        let heads: Vec<String> =
+            calls.functions.iter().map(|f| format!("{before}{}", calls.syntax.head(&f.name))).collect();
         // Where calls have no beginning of their own, they are all of an answer.
-        let anywhere = !calls.begun().is_empty();
-        let found = heads.iter().filter_map(|(f, head)| {
+        let anywhere = !calls.syntax.mark.is_empty();
+        let found = heads.iter().enumerate().filter_map(|(function, head)| {
             let at = self.held.find(head.as_str());
-            at.filter(|at| anywhere || self.is_first(*at)).map(|at| (at, *f, head.len()))
+            at.filter(|at| anywhere || self.is_first(*at)).map(|at| (at, function, head.len()))
         });
         if let Some((at, function, length)) = found.min_by_key(|(at, ..)| *at) {
             let before = self.held[..at].trim_end();
             if !before.is_empty() {
                 pieces.push(Piece::Text(before.to_owned()));
             }
-            pieces.push(Piece::Call(function.name.clone()));
-            self.held.drain(..at + length);
-            self.state = CallPart::Arguments(Depth::default());
-            self.calls += 1;
+            self.begin(calls, function, at + length, pieces);
             return true;
         }
         // The possible beginning of a call is pending, and the white space before it.
         let may = |at: &usize| {
             let rest = &self.held[*at..];
-            (anywhere || self.is_first(*at)) && heads.iter().any(|(_, head)| head.starts_with(rest))
+            (anywhere || self.is_first(*at)) && heads.iter().any(|head| head.starts_with(rest))
         };
         let mut at = self.held.char_indices().map(|(at, _)| at);
         let certain = at.find(may).unwrap_or(self.held.len());
@@ -168,18 +259,24 @@ impl Reader {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Function, Style};
+    use super::super::Function;
+    use super::super::syntax::{BARE, HERMES};
     use super::*;
 
-    fn calls(style: Style) -> Calls {
-        let function = |name: &str| Function { name: name.to_owned(), parameters: json!({}) };
-        Calls { style, functions: vec![function("go"), function("got")] }
+    fn llama() -> &'static Syntax {
+        Syntax::of("<|python_tag|>")
+    }
+
+    fn calls(syntax: &'static Syntax) -> Calls {
+        let parameters = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array"}}});
+        let function = |name: &str| Function { name: name.to_owned(), parameters: parameters.clone() };
+        Calls { syntax, functions: vec![function("go"), function("got")], marks: Vec::new() }
     }
 
     /// The pieces of a text, however it is cut: neighbours of a kind put together.
     #[track_caller]
-    fn read(style: Style, text: &str) -> Vec<Piece> {
-        let calls = calls(style);
+    fn read(syntax: &'static Syntax, text: &str) -> Vec<Piece> {
+        let calls = calls(syntax);
         let by = |size: usize| {
             let mut reader = Reader::default();
             let chars: Vec<char> = text.chars().collect();
@@ -214,10 +311,10 @@ mod tests {
     #[test]
     fn texts_without_calls_stay_as_they_are() {
         for plain in [" a\n\n", "<tool_call", "a <tool_call>\n{\"name\": \"other\"", "{\"name\""] {
-            assert_eq!(read(Style::Hermes, plain), [text(plain)]);
-            assert_eq!(read(Style::Llama, plain), [text(plain)]);
+            assert_eq!(read(&HERMES, plain), [text(plain)]);
+            assert_eq!(read(llama(), plain), [text(plain)]);
         }
-        assert_eq!(read(Style::Hermes, ""), []);
+        assert_eq!(read(&HERMES, ""), []);
     }
 
     #[test]
@@ -225,22 +322,82 @@ mod tests {
         let one = "<tool_call>\n{\"name\": \"go\", \"arguments\": {\"a\": \"}\\\"{\", \"b\": [{}]}}\n</tool_call>";
         let [name, arguments] = call("go", "{\"a\": \"}\\\"{\", \"b\": [{}]}");
         let both = [name.clone(), arguments.clone()];
-        assert_eq!(read(Style::Hermes, one), both);
-        assert_eq!(
-            read(Style::Hermes, &format!("Well. \n{one}\n{one}\n")),
-            [&[text("Well.")][..], &both, &both].concat()
-        );
+        assert_eq!(read(&HERMES, one), both);
+        assert_eq!(read(&HERMES, &format!("Well. \n{one}\n{one}\n")), [&[text("Well.")][..], &both, &both].concat());
         // The end came in the middle of arguments.
         let cut = "<tool_call>\n{\"name\": \"got\", \"arguments\": {\"a\": ";
-        assert_eq!(read(Style::Hermes, cut), call("got", "{\"a\": "));
+        assert_eq!(read(&HERMES, cut), call("got", "{\"a\": "));
     }
 
     #[test]
     fn calls_that_are_all_of_an_answer() {
         let one = "{\"name\": \"got\", \"parameters\": {}}";
-        assert_eq!(read(Style::Llama, one), call("got", "{}"));
-        assert_eq!(read(Style::Llama, &format!("See {one}")), [text(&format!("See {one}"))]);
+        assert_eq!(read(llama(), one), call("got", "{}"));
+        assert_eq!(read(llama(), &format!("See {one}")), [text(&format!("See {one}"))]);
         let one = "{\"name\": \"go\", \"arguments\": {}}";
-        assert_eq!(read(Style::Bare, one), call("go", "{}"));
+        assert_eq!(read(&BARE, one), call("go", "{}"));
+    }
+
+    /// Every way of writing the same two calls.
+    #[test]
+    fn calls_as_models_write_them() {
+        let values = [("go", "{\"a\": \"x < \\\"y\\\"\\n</par\", \"b\": [1, \"<\"]}"), ("got", "{}")];
+        for (marks, written) in [
+            (
+                "<tool_call> <function= <parameter=",
+                "<tool_call>\n<function=go>\n<parameter=a>\nx < \"y\"\n</par\n</parameter>\n<parameter=b>\n[1, \"<\"]\n</parameter>\n\
+                 </function>\n</tool_call>\n<tool_call>\n<function=got>\n</function>\n</tool_call>",
+            ),
+            (
+                "<tool_call> <arg_key> <arg_value>",
+                "<tool_call>go\n<arg_key>a</arg_key>\n<arg_value>x < \"y\"\n</par</arg_value>\n\
+                 <arg_key>b</arg_key>\n<arg_value>[1, \"<\"]</arg_value>\n</tool_call>\n<tool_call>got\n</tool_call>",
+            ),
+            (
+                "<minimax:tool_call>",
+                "<minimax:tool_call>\n<invoke name=\"go\">\n<parameter name=\"a\">x < \"y\"\n</par</parameter>\n\
+                 <parameter name=\"b\">[1, \"<\"]</parameter>\n</invoke>\n<invoke name=\"got\">\n</invoke>\n</minimax:tool_call>",
+            ),
+            (
+                "<seed:tool_call>",
+                "<seed:tool_call>\n<function=go>\n<parameter=a>x < \"y\"\n</par</parameter>\n<parameter=b>[1, \"<\"]</parameter>\n\
+                 </function>\n</seed:tool_call>\n<seed:tool_call>\n<function=got>\n</function>\n</seed:tool_call>",
+            ),
+            (
+                "<TOOLCALL>",
+                "<TOOLCALL>[{\"name\": \"go\", \"arguments\": @}, {\"name\": \"got\", \"arguments\": #}]</TOOLCALL>",
+            ),
+            ("[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]go[ARGS]@[TOOL_CALLS]got[ARGS]#"),
+            (
+                "[TOOL_CALLS]",
+                "[TOOL_CALLS][{\"name\": \"go\", \"arguments\": @}, {\"name\": \"got\", \"arguments\": #}]",
+            ),
+            (
+                "<｜tool▁calls▁begin｜> ```json",
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>go\n```json\n@\n```<｜tool▁call▁end｜>\n\
+                 <｜tool▁call▁begin｜>function<｜tool▁sep｜>got\n```json\n#\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            ),
+            (
+                "<｜tool▁calls▁begin｜>",
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>@<｜tool▁call▁end｜>\
+                 <｜tool▁call▁begin｜>got<｜tool▁sep｜>#<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            ),
+            ("<|tools_prefix|>", "<|tools_prefix|>[{\"go\": @}, {\"got\": #}]<|tools_suffix|>"),
+            (
+                "<|tool_call|> <|/tool_call|>",
+                "<|tool_call|>[{\"name\": \"go\", \"arguments\": @}, {\"name\": \"got\", \"arguments\": #}]<|/tool_call|>",
+            ),
+            (
+                "<|tool_call|>",
+                "<|tool_call|>[{\"name\": \"go\", \"arguments\": @}, {\"name\": \"got\", \"arguments\": #}]",
+            ),
+        ] {
+            let syntax = Syntax::of(marks);
+            let written = written.replace('@', values[0].1).replace('#', values[1].1);
+            let expected: Vec<Piece> = values.iter().flat_map(|(name, arguments)| call(name, arguments)).collect();
+            assert_eq!(read(syntax, &written), expected, "{marks}");
+            let behind = format!("I look.\n\n{written}");
+            assert_eq!(read(syntax, &behind), [&[text("I look.")][..], &expected].concat(), "{marks}");
+        }
     }
 }

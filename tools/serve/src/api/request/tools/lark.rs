@@ -1,0 +1,124 @@
+//! The grammar of answers with calls, in llguidance's Lark.
+
+use serde_json::{Map, Value};
+use trine::Grammar;
+use trine::grammar::GrammarError;
+
+use super::Function;
+use super::syntax::{Arguments, Syntax};
+
+/// Members of a schema that its parts refer to.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// The answers that there may be: calls of `functions` alone where they `must` come, and several of them where these may
+/// be `parallel`; else calls behind a text or instead of one.
+///
+/// # Errors
+/// A schema that cannot be enforced.
+pub fn lark(syntax: &Syntax, functions: &[Function], must: bool, parallel: bool) -> Result<String, GrammarError> {
+    let mut rules = Rules { syntax, out: String::new(), texts: false };
+    // A call in the middle of a text has its beginning from the rule of the text.
+    let begun = if must { "" } else { syntax.mark };
+    let sectioned = !syntax.before.is_empty();
+    for (i, function) in functions.iter().enumerate() {
+        let head = syntax.head(&function.name);
+        let head = if sectioned { &head } else { head.strip_prefix(begun).unwrap_or(&head) };
+        let arguments = rules.arguments(i, &function.parameters)?;
+        rules.out += &format!("f{i}: {} {arguments} {}\n", literal(head), literal(syntax.close));
+    }
+    let names: Vec<String> = (0..functions.len()).map(|i| format!("f{i}")).collect();
+    let mut out = rules.out;
+    out += &format!("call: {}\n", names.join(" | "));
+    let more = match syntax.between.filter(|_| parallel) {
+        Some(between) => format!("call ({} call)*", literal(between)),
+        None => "call".to_owned(),
+    };
+    let before = syntax.before.strip_prefix(begun).unwrap_or(syntax.before);
+    let section = format!("{} {more} {}", literal(before), literal(syntax.behind));
+    out += &match (must, syntax.mark) {
+        (true, _) => format!("start: {section}\n"),
+        (false, "") => "start: call | /([^{](?s:.)*)?/\n".to_owned(),
+        (false, _) if sectioned => format!("start: text | begin {section}\n"),
+        (false, _) if parallel => "start: (begin call)* text\n".to_owned(),
+        (false, _) => "start: text | begin call\n".to_owned(),
+    };
+    let lazy = !must && !syntax.mark.is_empty();
+    if lazy {
+        out += &format!("text: TEXT\nbegin[lazy]: TEXT {}\n", literal(syntax.mark));
+    }
+    if lazy || rules.texts {
+        out += "TEXT: /(?s:.*)/\n";
+    }
+    Ok(out)
+}
+
+/// A text as Lark writes it; nothing for an empty one.
+fn literal(text: &str) -> String {
+    if text.is_empty() { String::new() } else { Value::from(text).to_string() }
+}
+
+/// Rules that come into being.
+struct Rules<'a> {
+    syntax: &'a Syntax,
+    out: String,
+    /// True if one of them names the rule of any text.
+    texts: bool,
+}
+
+impl Rules<'_> {
+    /// What stands for the arguments of function number `i`.
+    fn arguments(&mut self, i: usize, schema: &Value) -> Result<String, GrammarError> {
+        let Arguments::Tagged { open, middle, close } = self.syntax.arguments else {
+            return Grammar::inline(schema);
+        };
+        let none = Map::new();
+        let members = schema["properties"].as_object().unwrap_or(&none);
+        let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut all = String::new();
+        for (j, (name, part)) in members.iter().enumerate() {
+            let value = self.value(part, schema, close)?;
+            self.out += &format!("f{i}p{j}: {} {value}\n", literal(&format!("{open}{name}{middle}")));
+            let optional = if required.iter().any(|one| one == name) { "" } else { "?" };
+            all += &format!("f{i}p{j}{optional} ");
+        }
+        Ok(all)
+    }
+
+    /// What stands for a value of `part`, a member of the arguments whose schema is `whole`, and the text behind it.
+    fn value(&mut self, part: &Value, whole: &Value, close: &str) -> Result<String, GrammarError> {
+        if !is_text(part) {
+            let mut part = part.clone();
+            if let Value::Object(members) = &mut part {
+                for name in DEFINITIONS.iter().filter(|name| whole.get(**name).is_some()) {
+                    members.entry(*name).or_insert_with(|| whole[*name].clone());
+                }
+            }
+            return Ok(format!("{} {}", Grammar::inline(&part)?, literal(close)));
+        }
+        let named = part["enum"].as_array().map(Vec::as_slice).or(part.get("const").map(std::slice::from_ref));
+        if let Some(named) = named {
+            let named: Vec<String> = named.iter().filter_map(Value::as_str).map(literal).collect();
+            return Ok(format!("({}) {}", named.join(" | "), literal(close)));
+        }
+        let rule = format!("v{}", self.out.lines().count());
+        let length = |name: &str| part[name].as_u64();
+        let text = match (length("minLength"), length("maxLength")) {
+            (None, None) => {
+                self.texts = true;
+                "TEXT".to_owned()
+            }
+            (least, most) => {
+                let most = most.map_or(String::new(), |most| most.to_string());
+                format!("/(?s:.{{{},{most}}})/", least.unwrap_or(0))
+            }
+        };
+        self.out += &format!("{rule}[lazy]: {text} {}\n", literal(close));
+        Ok(rule)
+    }
+}
+
+/// True if values of a schema are texts, which are written as they are.
+pub fn is_text(schema: &Value) -> bool {
+    let all_text = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+    schema["type"] == "string" || schema["const"].is_string() || all_text(&schema["enum"])
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use trine_testkit::tool;
 
-/// What `trine list` says with the caches in `folder`.
+/// The output of `trine list`, with the caches in `folder`.
 fn list(folder: &Path) -> (String, String) {
     let output = tool::command(env!("CARGO_BIN_EXE_trine"))
         .arg("list")

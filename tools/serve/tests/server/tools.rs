@@ -100,7 +100,7 @@ fn streamed(local: &Local, body: &Value) -> (Vec<Value>, String, Value) {
     (calls, content, reason)
 }
 
-/// What templates of models have that write calls in other ways, and the beginning of a call of `go-to` there.
+/// Marks in the templates of models that write calls in other ways, and the beginning of a call of `go-to` there.
 const WAYS: [(&str, &str); 10] = [
     ("<tool_call> <function= <parameter=", "<tool_call>\n<function=go-to>\n<parameter=at>\n"),
     ("<tool_call> <arg_key> <arg_value>", "<tool_call>go-to\n<arg_key>at</arg_key>\n<arg_value>"),
@@ -326,6 +326,15 @@ fn what_the_template_gets() {
          system: Be brief.\nuser: Go\nassistant: <tool_call>\n{\"name\": \"go-to\", \"arguments\": {\"at\": 3}}\n</tool_call>\n\
          tool: there\nassistant:"
     );
+}
+
+#[test]
+fn arguments_that_are_named_each_need_names() {
+    let local = with_template(&marked(WAYS[0].0));
+    let mut request = body(json!("required"), 0);
+    request["tools"] = json!([{"type": "function", "function": {"name": "f", "parameters": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}}}]);
+    let error = post(local.to, "/v1/chat/completions", &request).error(400);
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("'properties'")), "{error}");
 }
 
 /// A template that does nothing with functions: the model is told of them in words, and calls as it is told.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use trine::Grammar;
 use trine::grammar::GrammarError;
 
-use super::Function;
+use super::function::Function;
 use super::syntax::{Arguments, Syntax};
 
 /// Members of a schema that its parts refer to.
@@ -66,11 +66,18 @@ struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// What stands for the arguments of function number `i`.
+    /// The part of a rule for the arguments of function number `i`.
     fn arguments(&mut self, i: usize, schema: &Value) -> Result<String, GrammarError> {
         let Arguments::Tagged { open, middle, close } = self.syntax.arguments else {
             return Grammar::inline(schema);
         };
+        let elsewhere = ["$ref", "anyOf", "oneOf", "allOf"].iter().find(|key| schema.get(**key).is_some());
+        if let Some(key) = elsewhere {
+            let what = format!(
+                "the model names each argument by itself, for which 'parameters' needs 'properties' and no '{key}'"
+            );
+            return Err(GrammarError::Refused(what));
+        }
         let none = Map::new();
         let members = schema["properties"].as_object().unwrap_or(&none);
         let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
@@ -84,7 +91,7 @@ impl Rules<'_> {
         Ok(all)
     }
 
-    /// What stands for a value of `part`, a member of the arguments whose schema is `whole`, and the text behind it.
+    /// The part of a rule for a value of `part`, a member of the arguments whose schema is `whole`, and the text behind it.
     fn value(&mut self, part: &Value, whole: &Value, close: &str) -> Result<String, GrammarError> {
         if !is_text(part) {
             let mut part = part.clone();

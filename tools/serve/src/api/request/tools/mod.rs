@@ -5,6 +5,7 @@
 //! with functions is told of them in words ([`told`]). A grammar ([`lark`]) sees to it
 //! that a call, once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
 
+mod function;
 mod lark;
 pub mod reader;
 mod syntax;
@@ -12,21 +13,20 @@ pub mod told;
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use trine::Grammar;
 
 use super::fields::{Fields, wrong};
 use super::{Unread, structure};
 use crate::error::ApiError;
 use crate::service::{ResponseFormat, Service};
+use function::Function;
 use syntax::{HERMES, Syntax};
 
 /// The field that has them.
 const TOOLS: &str = "tools";
 /// Most functions of a request.
 const MOST: usize = 128;
-/// Longest name of a function.
-const NAME: usize = 64;
 
 /// The functions of a request.
 #[derive(Clone, Debug)]
@@ -50,13 +50,6 @@ pub struct Calls {
     marks: Vec<u32>,
 }
 
-/// A function that may be called.
-#[derive(Clone, Debug, PartialEq)]
-struct Function {
-    name: String,
-    parameters: Value,
-}
-
 impl Tools {
     /// The functions of a request; `None` when it gives none.
     ///
@@ -75,7 +68,7 @@ impl Tools {
         if list.len() > MOST {
             return Err(ApiError::field("tools", format!("more than {MOST} functions")));
         }
-        let functions: Vec<Function> = list.iter().map(function).collect::<Result<_, _>>()?;
+        let functions: Vec<Function> = list.iter().map(Function::read).collect::<Result<_, _>>()?;
         let template = service.template()?;
         let syntax = match template.knows_tools() {
             true => Syntax::of(template.source()),
@@ -182,25 +175,4 @@ impl Choice {
             Some(other) => Err(wrong(FIELD, WANTED, other)),
         }
     }
-}
-
-fn function(tool: &Value) -> Result<Function, ApiError> {
-    let wanted = |what: &str| ApiError::field("tools", what);
-    if tool["type"] != "function" {
-        return Err(wanted("only tools with \"type\": \"function\""));
-    }
-    let described = &tool["function"];
-    let plain = |name: &&str| {
-        let letters = |c: u8| c.is_ascii_alphanumeric() || b"_-.".contains(&c);
-        (1..=NAME).contains(&name.len()) && name.bytes().all(letters)
-    };
-    let Some(name) = described["name"].as_str().filter(plain) else {
-        return Err(wanted("every function needs a name of at most 64 letters, digits, '_', '-' and '.'"));
-    };
-    let parameters = match &described["parameters"] {
-        Value::Null => json!({"type": "object", "properties": {}}),
-        schema @ Value::Object(_) => schema.clone(),
-        _ => return Err(wanted("'parameters' must be an object, a JSON schema")),
-    };
-    Ok(Function { name: name.to_owned(), parameters })
 }

@@ -259,7 +259,7 @@ impl Reader {
 mod tests {
     use serde_json::json;
 
-    use super::super::Function;
+    use super::super::function::Function;
     use super::super::syntax::{BARE, HERMES};
     use super::*;
 

@@ -42,7 +42,7 @@ fn in_words(mut message: Message) -> Message {
     message
 }
 
-/// What functions there are, and how they are called.
+/// The functions that there are, and how they are called.
 fn described(tools: &[Value]) -> String {
     let functions: String = tools.iter().map(|tool| format!("{}\n", tool["function"])).collect();
     let call = format!("{}{}{}", HERMES.head("NAME"), json!({"ARGUMENT": "VALUE"}), HERMES.close);

@@ -141,6 +141,8 @@ pub enum TokenKey {
     FirstOfEnds,
     /// The token that ends a turn: the first of several that `config.json` calls ends of a text and that begins none.
     OtherEnd,
+    /// The chat template, which llama.cpp's converter has where the checkpoint does not: a note says that the file lacks it.
+    TemplateElsewhere,
 }
 
 /// The name of a tensor in a checkpoint and its names in the model: one tensor, or several that share its rows, one
@@ -170,6 +172,8 @@ pub enum KvHeads {
     Queries,
     /// One.
     One,
+    /// One, and the file states it before other keys only where `config.json` states a number.
+    OneWhereStated,
     /// Falcon: `num_kv_heads` in the new decoder architecture; before that one with `multi_query`, else as many as
     /// query heads.
     Falcon,

@@ -186,6 +186,10 @@ pub enum Key {
     TrainedContext(&'static str, &'static str, &'static [[u32; 3]]),
     /// `rope.*` for positions of several dimensions with a base that the engine stretches (`xdrope`).
     TurnedByAxes,
+    /// A number of `config.json` in blocks that `layer_types` calls the kind given, and 0 in others.
+    InKind(&'static str, &'static str, &'static str),
+    /// `ple.*` and the size of a row of the table, where a block adds embeddings of n-grams.
+    Ngrams,
 }
 
 /// A key that takes numbers of tensors.
@@ -219,6 +223,26 @@ impl Key {
         Key::ExpertGroups,
         Key::Gating,
         Key::HeadSizes,
+        Key::FileType,
+    ];
+
+    /// The same without sizes of heads.
+    pub(super) const USUAL_BUT_HEADS: &'static [Key] = &[
+        Key::Blocks,
+        Key::Context,
+        Key::Embedding,
+        Key::FeedForward,
+        Key::Heads,
+        Key::KvHeads,
+        Key::Causal,
+        Key::RopeScaling,
+        Key::Sections,
+        Key::RopeBase,
+        Key::RmsEpsilon,
+        Key::Experts,
+        Key::ExpertsUsed,
+        Key::ExpertGroups,
+        Key::Gating,
         Key::FileType,
     ];
 

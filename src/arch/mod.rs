@@ -17,6 +17,7 @@ mod expert_parts;
 pub(crate) mod factors;
 mod family;
 mod functions;
+mod joined;
 mod keys;
 mod latent_parts;
 mod leftover;

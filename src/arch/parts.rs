@@ -52,22 +52,10 @@ pub type Group = &'static [Tensor];
 /// The groups of a block, of which `$first` stand before those that are named.
 macro_rules! begun {
     ($first:expr, $($group:expr),+) => {
-        &$crate::arch::parts::joined::<{ $first.len() + [$($group),+].len() }>($first, &[$($group),+])
+        &$crate::arch::joined::joined::<_, { $first.len() + [$($group),+].len() }>($first, &[$($group),+])
     };
 }
 pub(super) use begun;
-
-/// Groups one after the other.
-pub const fn joined<const N: usize>(first: &[Group], others: &[Group]) -> [Group; N] {
-    assert!(first.len() + others.len() == N);
-    let mut all: [Group; N] = [&[]; N];
-    let mut i = 0;
-    while i < N {
-        all[i] = if i < first.len() { first[i] } else { others[i - first.len()] };
-        i += 1;
-    }
-    all
-}
 
 const TOKEN_EMBD: Tensor = tensor("token_embd.weight", "embed_tokens.weight", &[Vocab, Embd], Embedding);
 /// Token embeddings alone.

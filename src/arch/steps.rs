@@ -56,6 +56,12 @@ pub enum Step {
     Padded,
     /// A matrix of zeros stands before those of the checkpoint.
     BehindZeros,
+    /// One of two vectors whose product is the file's tensor.
+    Product,
+    /// Rows of two tensors, of which the first has as many as the product of these numbers.
+    SplitAt([&'static str; 2]),
+    /// Some of the rows of a tensor, which stands in as many pieces as this number says.
+    Pieces(&'static str),
     /// Gains that are stored less a fifth.
     PlusFifth,
     /// Gains that are stored less 5^-1.5.

@@ -1,10 +1,11 @@
-//! Files beside `config.json` that say something of the model: the kind of pooling of an embedding model, and tokens that
-//! never come.
+//! What says something of the model beside `config.json`: the kind of pooling of an embedding model, tokens that never
+//! come, and tensors whose numbers become keys of the file.
 
 use serde_json::Value as JsonValue;
 
 use super::error::ConvertError;
 use super::folder::Folder;
+use super::ngrams::Ngrams;
 
 /// Their contents.
 #[derive(Debug)]
@@ -13,12 +14,14 @@ pub(super) struct Beside {
     pub pooling: Option<u32>,
     /// The tokens that `generation_config.json` suppresses.
     pub suppressed: Option<Vec<i32>>,
+    /// Numbers of the embeddings of n-grams.
+    pub ngrams: Option<Ngrams>,
 }
 
 impl Beside {
     /// Reads the files of a folder.
     pub fn read(folder: &Folder) -> Result<Beside, ConvertError> {
-        Ok(Beside { pooling: pooling(folder)?, suppressed: suppressed(folder)? })
+        Ok(Beside { pooling: pooling(folder)?, suppressed: suppressed(folder)?, ngrams: Ngrams::read(folder)? })
     }
 }
 

@@ -35,6 +35,10 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             }
             _ => None,
         },
+        Key::InKind(kind, stated, name) => {
+            let (number, kinds) = (h.need(stated)? as i32, kinds(h, layers)?);
+            Some((name, of_blocks(&|n| if kinds[n as usize] == kind { number } else { 0 })))
+        }
         Key::WindowLayersTurned(parts) => {
             let windows: Vec<bool> = kinds(h, layers)?.iter().map(|kind| *kind == "sliding_attention").collect();
             let stated = h.get(parts).and_then(JsonValue::as_array).map_or(&[][..], Vec::as_slice);

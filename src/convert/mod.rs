@@ -14,6 +14,7 @@ mod hparams;
 mod lists;
 mod mean;
 mod name;
+mod ngrams;
 mod numbers;
 mod outtype;
 mod params;

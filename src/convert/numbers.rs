@@ -39,6 +39,7 @@ fn values(folder: &Folder, index: usize) -> Result<Result<Vec<f32>, String>, Con
         turns: None,
         rule: Rule::Plain,
         factors: Vec::new(),
+        times: None,
         ones: 0,
         flat: false,
         role: Role::Vector,

@@ -7,6 +7,7 @@ use super::beside::Beside;
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::lists;
+use super::ngrams;
 use super::outtype::OutType;
 use super::rope::{Kind, RopeScaling};
 use super::source::{KV_HEADS, SHARED_WIDTH, Source};
@@ -87,7 +88,8 @@ impl Keys<'_> {
             Key::FeedForward => self.size("feed_forward_length", sizes.ff),
             Key::Heads => self.size("attention.head_count", sizes.heads),
             Key::KvHeads => {
-                if source.checkpoint.kv_heads != KvHeads::StatedAlone || h.first(KV_HEADS).is_some() {
+                let only_stated = [KvHeads::StatedAlone, KvHeads::OneWhereStated];
+                if !only_stated.contains(&source.checkpoint.kv_heads) || h.first(KV_HEADS).is_some() {
                     self.size("attention.head_count_kv", sizes.kv_heads);
                 }
             }
@@ -349,6 +351,11 @@ impl Keys<'_> {
                     return Err(ConvertError::Config(format!("'{stated}' is '{other}'; known are mean and cls")));
                 }
             },
+            Key::Ngrams => {
+                for (key, value) in ngrams::keys(h, self.beside.ngrams.as_ref(), source.layers)? {
+                    self.set(key, value);
+                }
+            }
             Key::Labels => {
                 if let Some((key, value)) = lists::labels(h)? {
                     self.set(key, value);

@@ -1,5 +1,6 @@
 //! Places of a checkpoint's tensors in the model, by their names.
 
+use super::ngrams;
 use super::parts::Parts;
 use super::source::Source;
 use crate::arch::tensor::full_name;
@@ -225,6 +226,14 @@ impl Source {
             Some(rest.to_owned())
         };
         let name = of(&name, self.checkpoint.root).unwrap_or(name);
+        if self.arch.ngrams {
+            if ngrams::is_number(&name) {
+                return Place::Ignored;
+            }
+            if let (Some(n), Some(table)) = (ngrams::piece(&name), self.described(None, ngrams::TABLE)) {
+                return Place::Here(None, Use { tensors: vec![table], item: Some((n, "")), steps: ngrams::PIECES });
+            }
+        }
         let (half, in_half) = match self.checkpoint.halves {
             true => name.split_once('.').unwrap_or(("", &name)),
             false => ("", &*name),

@@ -11,7 +11,7 @@ use trine_formats::widely::ARCHITECTURE;
 
 use super::beside::Beside;
 use super::error::{ConvertError, Problems};
-use super::folder::{Files, Folder, Source as Stored};
+use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
 use super::reading::{Reader, Weights};
@@ -20,7 +20,7 @@ use super::row::{Content, Row, Size};
 use super::rows::Rows;
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
-use super::{general, numbers, params, prove, quantized, vocab, widely};
+use super::{general, ngrams, numbers, params, prove, quantized, vocab, widely};
 use crate::isolate::Isolate;
 use crate::model::{Config, Header};
 use crate::widely::Options as Widely;
@@ -195,8 +195,9 @@ impl Header for Described<'_> {
 
     fn rows(&self, tensor: &str) -> Option<u64> {
         let rows = *self.found.get(tensor)?;
+        let of_tokens = !tensor.starts_with("blk.") && !(self.source.arch.ngrams && tensor == ngrams::TABLE);
         // tables of tokens may have more rows than tokens
-        Some(if tensor.starts_with("blk.") { rows } else { self.source.sizes.vocab })
+        Some(if of_tokens { self.source.sizes.vocab } else { rows })
     }
 }
 
@@ -211,11 +212,15 @@ fn describe(
     meta.set("general.architecture", Meta::str(source.arch.name));
     keys.iter().flat_map(|k| k.iter()).for_each(|(key, value)| meta.put(key, value.clone()));
     vocab.iter().for_each(|(key, value)| meta.put(key, value.clone()));
-    let made = |s: &Stored| {
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for s in &folder.tensors {
         let rows = s.tensor.shape.first().copied().unwrap_or(1);
-        source.made_of(&s.tensor.name).into_iter().map(move |name| (name, rows))
-    };
-    let described = Described { meta, found: folder.tensors.iter().flat_map(made).collect(), source };
+        for name in source.made_of(&s.tensor.name) {
+            let before = found.get(&name).copied().filter(|_| source.arch.ngrams && name == ngrams::TABLE);
+            found.insert(name, before.unwrap_or(0).saturating_add(rows));
+        }
+    }
+    let described = Described { meta, found, source };
     Config::read(&described).map_err(|e| ConvertError::Config(format!("a file of it would not run: {e}")))
 }
 

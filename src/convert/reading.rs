@@ -78,7 +78,8 @@ impl Reader<'_> {
         let has = |step| what.steps.contains(&step);
         let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
         let transposed = has(Step::Transposed) || (self.source.checkpoint.transposed && matrix);
-        let parts: Vec<Part> = what.tensors.iter().map(|d| self.part(d, t, block, what)).collect::<Result<_, _>>()?;
+        let mut parts: Vec<Part> = what.tensors.iter().map(|d| self.part(d, t, block, what)).collect::<Result<_, _>>()?;
+        self.split(&mut parts, what)?;
         let total: u64 = parts.iter().map(|p| p.rows).sum();
         let (matrices, columns) = (parts[0].matrices, parts[0].columns);
         let single = matches!(what.tensors[..], [d] if d.shape.len() == 1) && what.item.is_none();
@@ -140,6 +141,7 @@ impl Reader<'_> {
                     turns: columns_in_turns.then(|| self.turns(Turn::Columns)),
                     rule,
                     factors: self.factors(part, what)?,
+                    times: None,
                     ones: what.steps.iter().filter(|s| **s == Step::OneRow).count(),
                     flat: has(Step::Flat),
                     role: match () {
@@ -208,10 +210,11 @@ impl Reader<'_> {
     /// The matrices that a tensor is.
     fn part(&self, tensor: &'static Described, t: &Tensor, block: Option<u32>, what: &Use) -> Result<Part, String> {
         let mut shape = self.source.sizes_of(block).shape(tensor);
-        if shape.is_empty() {
+        let piece = what.steps.iter().any(|s| matches!(s, Step::Pieces(_)));
+        if shape.is_empty() || piece {
             shape.clone_from(&t.shape);
         }
-        if what.item.is_some() {
+        if what.item.is_some() && !piece {
             shape.remove(0);
         }
         let moved = self.paired(tensor, what).is_some()
@@ -228,6 +231,22 @@ impl Reader<'_> {
             _ => return Err(format!("'{}' is neither matrix nor vector", tensor.gguf)),
         };
         Ok(Part { tensor, matrices, rows, columns })
+    }
+
+    /// Gives the first of two tensors its rows, and the second what remains.
+    fn split(&self, parts: &mut [Part], what: &Use) -> Result<(), String> {
+        let stated = what.steps.iter().find_map(|step| if let Step::SplitAt(keys) = step { Some(keys) } else { None });
+        let (Some(keys), [first, second]) = (stated, parts) else {
+            return Ok(());
+        };
+        let numbers = keys.map(|key| self.h.need(key).map_err(|e| e.to_string()).map(u64::from));
+        let [a, b] = numbers;
+        let (rows, all) = (a? * b?, first.rows);
+        if rows >= all {
+            return Err(format!("'{}' and '{}' make {rows} rows, and there are {all} with others", keys[0], keys[1]));
+        }
+        (first.rows, second.rows) = (rows, all - rows);
+        Ok(())
     }
 
     /// Checks the shape. Extents of 1 count for nothing: convolutions of one channel have one that matrices lack.

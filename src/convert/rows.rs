@@ -14,7 +14,7 @@ use super::row::{Content, Row};
 use super::source::Source;
 use super::values::Stored;
 use crate::arch::tensor::full_name;
-use crate::arch::{Extent, Role, Tensor as Described};
+use crate::arch::{Extent, Role, Step, Tensor as Described};
 
 /// Makes the rows.
 pub(super) struct Rows<'a> {
@@ -29,6 +29,10 @@ pub(super) struct Rows<'a> {
     found: BTreeMap<String, String>,
     /// Tensors that are stacked, by the tensor of the output.
     stacks: BTreeMap<String, Stack>,
+    /// Tensors that stand in pieces, each by its number, by the tensor of the output.
+    pieces: BTreeMap<String, BTreeMap<u64, Stored>>,
+    /// The first factors of products, with their names, by the tensor of the output.
+    factors: BTreeMap<String, (String, Stored)>,
 }
 
 /// Tensors that become one, as far as they have been seen.
@@ -68,6 +72,8 @@ impl<'a> Rows<'a> {
             problems: Problems::default(),
             found: BTreeMap::new(),
             stacks: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            factors: BTreeMap::new(),
         }
     }
 
@@ -134,12 +140,64 @@ impl<'a> Rows<'a> {
                 let name = full_name(Some(0), other);
                 self.push_as(name, block, tensor, (t.name.clone(), t.dtype.name()), stored.clone())?;
             }
-            match what.item {
-                Some((number, group)) => self.item(t, block, (tensor, number, group), stored)?,
-                None => self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?,
+            let pieces = what.steps.iter().find_map(|s| if let Step::Pieces(key) = s { Some(*key) } else { None });
+            match (what.item, pieces) {
+                _ if what.steps.contains(&Step::Product) => self.factor(t, block, tensor, stored)?,
+                (Some((number, _)), Some(key)) => self.piece(t, tensor, (number, key), stored)?,
+                (Some((number, group)), None) => self.item(t, block, (tensor, number, group), stored)?,
+                (None, _) => self.push(block, tensor, t.name.clone(), t.dtype.name(), stored)?,
             }
         }
         Ok(())
+    }
+
+    /// Takes one of the two factors of a tensor, which is made with the second one.
+    fn factor(
+        &mut self,
+        t: &Tensor,
+        block: Option<u32>,
+        tensor: &'static Described,
+        stored: Stored,
+    ) -> Result<(), String> {
+        let name = gguf_name(block, tensor);
+        match self.factors.remove(&name) {
+            None => {
+                self.factors.insert(name, (t.name.clone(), stored));
+                Ok(())
+            }
+            Some((_, other)) => {
+                let product = Stored { times: Some(Box::new(other)), ..stored };
+                self.push(block, tensor, t.name.clone(), t.dtype.name(), product)
+            }
+        }
+    }
+
+    /// Takes one of the pieces of a tensor, which is made with the last one.
+    fn piece(
+        &mut self,
+        t: &Tensor,
+        tensor: &'static Described,
+        (number, key): (u64, &str),
+        stored: Stored,
+    ) -> Result<(), String> {
+        let count = self.reader.h.need(key).map_err(|e| e.to_string())?;
+        let pieces = self.pieces.entry(tensor.gguf.to_owned()).or_default();
+        if pieces.insert(number, stored).is_some() {
+            return Err(format!("'{}' is there twice", t.name));
+        }
+        if pieces.len() < count as usize {
+            return Ok(());
+        }
+        let mut all = self.pieces.remove(tensor.gguf).into_iter().flat_map(BTreeMap::into_values);
+        let Some(mut whole) = all.next() else { return Ok(()) };
+        for piece in all {
+            if (piece.columns, piece.dtype) != (whole.columns, whole.dtype) {
+                return Err(format!("the pieces of '{}' have rows of other lengths or types", t.name));
+            }
+            whole.rows += piece.rows;
+            whole.slices.append(piece.slices);
+        }
+        self.push(None, tensor, t.name.clone(), t.dtype.name(), whole)
     }
 
     fn push(
@@ -169,6 +227,7 @@ impl<'a> Rows<'a> {
             Role::Embedding | Role::Output => self.outtype.embedding,
             // rows for tokens, as the embeddings are
             Role::Positions if described.shape.contains(&Extent::LayerInputs) => self.outtype.embedding,
+            Role::Positions if described.shape.contains(&Extent::NgramRows) => self.outtype.embedding,
             Role::ByRows | Role::ByColumns => self.outtype.matrix,
             _ => TypeId::F32,
         };
@@ -279,6 +338,13 @@ impl<'a> Rows<'a> {
                 }
                 (None, _) => self.problems.push(format!("'{full}' is missing")),
             }
+        }
+        for (one, _) in self.factors.values() {
+            self.problems.push(format!("'{one}' is one of two factors, and the other is missing"));
+        }
+        for (name, pieces) in &self.pieces {
+            let n = (0..).find(|n| !pieces.contains_key(n)).unwrap_or(0);
+            self.problems.push(format!("piece {n} of '{name}' is missing"));
         }
         for stack in self.stacks.values().filter(|s| !s.tensor.required) {
             let hf = source.names(stack.tensor).next().unwrap_or_default();

@@ -217,7 +217,7 @@ fn kv_heads(h: &HParams, checkpoint: &Checkpoint, heads: u32) -> Result<u32, Con
         KvHeads::Stated | KvHeads::StatedAlone => stated(heads),
         KvHeads::StatedOr(n) => stated(n),
         KvHeads::Queries => Ok(heads),
-        KvHeads::One => Ok(1),
+        KvHeads::One | KvHeads::OneWhereStated => Ok(1),
         KvHeads::Falcon => {
             let grouped = h.bool("new_decoder_architecture")?.unwrap_or(false);
             // the first checkpoints have the number under an old name, and no word for their architecture

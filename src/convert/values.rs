@@ -79,6 +79,8 @@ pub(super) struct Stored {
     pub rule: Rule,
     /// Factors of rows of the checkpoint, applied one after the other.
     pub factors: Vec<(Range<u64>, f32)>,
+    /// A vector of the same length whose values are factors of these.
+    pub times: Option<Box<Stored>>,
     /// Extents of 1 that the file's tensor has more.
     pub ones: usize,
     /// True if the file's tensor has no extents of 1.
@@ -123,7 +125,8 @@ impl Stored {
 
     /// Bytes read for `rows` rows. A packed row is read for each of its four digits.
     pub fn read_bytes(&self, rows: u64) -> u64 {
-        rows * self.columns * self.dtype.bytes()
+        let other = self.times.as_ref().map_or(0, |other| other.read_bytes(rows));
+        rows * self.columns * self.dtype.bytes() + other
     }
 
     /// Consecutive rows that are converted together: whole heads where their rows change places.
@@ -156,6 +159,11 @@ impl Stored {
             out.par_chunks_mut(chunk)
                 .zip(raw.par_chunks(chunk * size))
                 .for_each(|(out, raw)| decode(self.dtype, raw, out));
+        }
+        if let Some(other) = &self.times {
+            let mut factors = Vec::new();
+            other.fetch(files, rows.clone(), raw, &mut factors)?;
+            out.iter_mut().zip(factors).for_each(|(v, factor)| *v *= factor);
         }
         match out.iter().position(|v| !v.is_finite()) {
             None => Ok(()),
@@ -353,6 +361,7 @@ mod tests {
             turns: None,
             rule,
             factors: Vec::new(),
+            times: None,
             ones: 0,
             flat: false,
             role: Role::ByRows,

@@ -27,7 +27,7 @@ pub const INDEXER: &[&str] = &[
 ];
 
 /// The same, as checkpoints have them.
-const INDEXER_TENSORS: Group = &[
+pub const INDEXER_TENSORS: Group = &[
     beside("self_attn.indexer.k_norm.weight", "indexer.k_norm.weight", Norm),
     beside("self_attn.indexer.k_norm.bias", "indexer.k_norm.bias", Bias),
     beside("self_attn.indexer.weights_proj.weight", "indexer.proj.weight", Router),
@@ -36,7 +36,7 @@ const INDEXER_TENSORS: Group = &[
 ];
 
 /// Its numbers.
-const INDEXER_KEYS: &[Key] = &[
+pub const INDEXER_KEYS: &[Key] = &[
     Key::Whole(&["index_n_heads"], "attention.indexer.head_count"),
     Key::Whole(&["index_head_dim"], "attention.indexer.key_length"),
     Key::Whole(&["index_topk"], "attention.indexer.top_k"),

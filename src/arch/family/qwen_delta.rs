@@ -86,7 +86,7 @@ const CHECKPOINT: Checkpoint = Checkpoint {
 };
 
 /// Qwen 3.5's checkpoints: the heads of a key's values are put in turns, as ggml repeats keys.
-const TURNED: Checkpoint = Checkpoint {
+pub const TURNED: Checkpoint = Checkpoint {
     more_names: &[
         ("linear_attn.in_proj_qkv.weight", &["attn_qkv.weight"]),
         ("linear_attn.in_proj_z.weight", &["attn_gate.weight"]),

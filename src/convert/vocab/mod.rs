@@ -187,6 +187,10 @@ pub(super) fn convert(
         keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
     }
     keys.extend(stated(source.checkpoint.token_keys, folder, h, &files)?);
+    let has_template = keys.iter().any(|(key, _)| key == "tokenizer.chat_template");
+    if source.checkpoint.token_keys.contains(&TokenKey::TemplateElsewhere) && !has_template {
+        notes.push("the folder has no chat template, in whose place llama.cpp's converter writes one of its own".into());
+    }
     Ok(keys)
 }
 
@@ -222,6 +226,7 @@ fn stated(stated: &[TokenKey], folder: &Folder, h: &HParams, files: &TokenizerFi
             TokenKey::KindsOfOthers(n) => (!words).then_some(("token_type_count", Value::U32(n))),
             TokenKey::Flag(gguf, flag) => Some((gguf, Value::Bool(flag))),
             TokenKey::AddBos(add) => Some(("add_bos_token", Value::Bool(add))),
+            TokenKey::TemplateElsewhere => None,
             TokenKey::OtherEnd => other_end(h).map(|id| ("eot_token_id", Value::U32(id))),
             TokenKey::FirstOfEnds => first_of_ends(folder)?.map(|id| ("eot_token_id", Value::U32(id))),
         };

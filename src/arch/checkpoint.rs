@@ -96,6 +96,14 @@ pub struct Checkpoint {
     pub more_keys: &'static [Key],
     /// Keys that follow those.
     pub last_keys: &'static [Key],
+    /// Keys that stand before those of the model's name.
+    pub first_keys: &'static [Key],
+    /// Use of the folder of another model, for which models of the class draft.
+    pub target: Target,
+    /// Tensors outside of blocks that the description lacks, as what runs the model takes them by their names.
+    pub beside_ends: Group,
+    /// Beginnings of names, and what is read in their place.
+    pub beginnings: &'static [(&'static str, &'static str)],
     /// Which of the tokenizer's files count.
     pub tokenizer: Tokenizer,
     /// Keys of the tokenizer that follow from the size of the vocabulary, or from nothing.
@@ -143,6 +151,17 @@ pub enum TokenKey {
     OtherEnd,
     /// The chat template, which llama.cpp's converter has where the checkpoint does not: a note says that the file lacks it.
     TemplateElsewhere,
+}
+
+/// Use of the folder of the model that another drafts for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// None.
+    None,
+    /// Its tokenizer, read as that of the drafter's class: EAGLE-3.
+    OwnRules,
+    /// Its tokenizer, read as that of its own class: DFlash.
+    ItsRules,
 }
 
 /// The name of a tensor in a checkpoint and its names in the model: one tensor, or several that share its rows, one
@@ -351,6 +370,10 @@ impl Checkpoint {
         keys: Key::USUAL,
         more_keys: &[],
         last_keys: &[],
+        first_keys: &[],
+        target: Target::None,
+        beside_ends: &[],
+        beginnings: &[],
         tokenizer: Tokenizer::Any,
         token_rules: &[],
         space_prefix: SpacePrefix::Tokenizer,

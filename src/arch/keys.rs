@@ -102,6 +102,8 @@ pub enum Key {
     KvHeadsEvery(&'static str, &'static str),
     /// A number of `config.json` in the blocks whose letter in a pattern is this, and 0 in others.
     ByPattern(&'static str, char, &'static [&'static str], &'static str),
+    /// A number of every entry of `block_configs`, 0 where one has none.
+    OfBlocks(&'static str, &'static str),
     /// The part of a head that RoPE turns, as elements.
     TurnedPart(&'static str, &'static str),
     /// `diffusion.shift_logits`: no.
@@ -188,6 +190,10 @@ pub enum Key {
     TurnedByAxes,
     /// A number of `config.json` in blocks that `layer_types` calls the kind given, and 0 in others.
     InKind(&'static str, &'static str, &'static str),
+    /// The keys of a drafter that reads inputs of another model's blocks token by token: EAGLE-3.
+    DraftsByStates,
+    /// The same of one that drafts several tokens at once: DFlash.
+    DraftsByBlocks,
     /// `ple.*` and the size of a row of the table, where a block adds embeddings of n-grams.
     Ngrams,
 }

@@ -37,8 +37,8 @@ pub mod tensor;
 
 pub(crate) use checkpoint::source_row;
 pub use checkpoint::{
-    Checkpoint, Fixed, Fused, HeadDim, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, TokenKey, TokenRule, Tokenizer,
-    Width,
+    Checkpoint, Fixed, Fused, HeadDim, KvHeads, Name, RopeScaling, Rotary, SpacePrefix, Target, TokenKey, TokenRule,
+    Tokenizer, Width,
 };
 pub use description::Arch;
 pub use family::{ARCHITECTURES, DFLASH, EAGLE3, GEMMA4_ASSISTANT};

@@ -56,6 +56,8 @@ pub enum Step {
     Padded,
     /// A matrix of zeros stands before those of the checkpoint.
     BehindZeros,
+    /// Numbers of tokens of another vocabulary, each less its place: they become 64-bit numbers of tokens and stand last.
+    TokenOffsets,
     /// One of two vectors whose product is the file's tensor.
     Product,
     /// Rows of two tensors, of which the first has as many as the product of these numbers.

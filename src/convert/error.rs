@@ -20,6 +20,12 @@ pub enum ConvertError {
     NotAFolder(PathBuf),
     #[error("'{folder}' has no {file}: {hint}")]
     Missing { folder: PathBuf, file: String, hint: &'static str },
+    #[error(
+        "a drafter ({0}) takes the tokenizer of the model that it drafts for; name its folder with --target-model-dir"
+    )]
+    TargetNeeded(&'static str),
+    #[error("--target-model-dir is for drafters, and this is a model of architecture {0}; leave it out")]
+    TargetUnused(&'static str),
     #[error("'{path}' has {len} bytes, more than the {max} that are read of such a file")]
     TooLarge { path: PathBuf, len: u64, max: u64 },
     #[error("'{path}' is not JSON: {why}")]

@@ -10,8 +10,15 @@ pub(super) struct HParams {
 }
 
 /// Where the numbers of the text part of a model stand (`ModelBase.load_hparams` of the reference).
-const TEXT: &[&[&str]] =
-    &[&["thinker_config", "text_config"], &["llm_config"], &["language_config"], &["lm_config"], &["text_config"]];
+const TEXT: &[&[&str]] = &[
+    &["thinker_config", "text_config"],
+    &["llm_config"],
+    &["language_config"],
+    &["lm_config"],
+    &["text_config"],
+    // of drafters
+    &["transformer_layer_config"],
+];
 
 fn wrong(what: String) -> ConvertError {
     ConvertError::Config(what)
@@ -123,6 +130,28 @@ impl HParams {
             return Err(wrong(format!("'{key}' has {} entries, and there are {layers} layers", all.len())));
         }
         Ok(Some(all.iter().map(|t| t.as_str().unwrap_or_default()).collect()))
+    }
+
+    /// The kinds of all blocks by letters, as a pattern has them (`M` Mamba 2, `*` attention, `E` experts, `-` a dense
+    /// network), or lists that name them; `None` where nothing says them.
+    pub fn kinds(&self, pattern: &str) -> Option<Vec<char>> {
+        let letter = |kind: &Value| match kind.as_str().unwrap_or_default() {
+            "mamba" | "linear_attention" => 'M',
+            "attention" | "full_attention" => '*',
+            "moe" => 'E',
+            _ => ' ',
+        };
+        let named = |v: &Value| letter(v.get("block_type").unwrap_or(&Value::Null));
+        let configs = self.get("block_configs").and_then(Value::as_array);
+        let names = || Some(self.get("layers_block_type")?.as_array()?.iter().map(letter).collect());
+        let letters = || Some(self.str(pattern)?.chars().collect());
+        configs.map(|all| all.iter().map(named).collect()).or_else(letters).or_else(names)
+    }
+
+    /// A number of every entry of `block_configs`, 0 where one has none.
+    pub fn of_blocks(&self, key: &str) -> Option<Vec<u32>> {
+        let all = self.get("block_configs")?.as_array()?.iter();
+        Some(all.map(|v| v.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)).collect())
     }
 
     pub fn f32(&self, key: &str) -> Result<Option<f32>, ConvertError> {

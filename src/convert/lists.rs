@@ -39,6 +39,10 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             let (number, kinds) = (h.need(stated)? as i32, kinds(h, layers)?);
             Some((name, of_blocks(&|n| if kinds[n as usize] == kind { number } else { 0 })))
         }
+        Key::OfBlocks(stated, name) => {
+            let all = h.of_blocks(stated).unwrap_or_default().into_iter().map(|n| n as i32).collect();
+            Some((name, Value::Array(Array::I32(all))))
+        }
         Key::WindowLayersTurned(parts) => {
             let windows: Vec<bool> = kinds(h, layers)?.iter().map(|kind| *kind == "sliding_attention").collect();
             let stated = h.get(parts).and_then(JsonValue::as_array).map_or(&[][..], Vec::as_slice);

@@ -17,11 +17,8 @@ pub(super) const PIECES: &[Step] = &[Step::Pieces("split_ngram_parts")];
 /// The name of a piece, up to its number.
 const PIECE: &str = ".ngram_embedding.shard_";
 /// Ends of the names of tensors whose numbers are keys.
-const NUMBERS: [&str; 3] = [
-    "ple_embedding.layer_multipliers",
-    "ple_embedding.ngram_heads_offsets",
-    "ple_embedding.ngram_heads_vocab_sizes",
-];
+const NUMBERS: [&str; 3] =
+    ["ple_embedding.layer_multipliers", "ple_embedding.ngram_heads_offsets", "ple_embedding.ngram_heads_vocab_sizes"];
 /// Most numbers of such a tensor.
 const MOST: u64 = 1 << 16;
 

@@ -4,6 +4,7 @@ use serde_json::Value as JsonValue;
 use trine_formats::gguf::{Array, Metadata, Value};
 
 use super::beside::Beside;
+use super::drafters;
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::lists;
@@ -22,6 +23,7 @@ struct Keys<'a> {
     rope: &'a RopeScaling,
     outtype: OutType,
     beside: &'a Beside,
+    target: Option<&'a HParams>,
 }
 
 /// A number of a key, which has 32 bits.
@@ -34,19 +36,23 @@ fn whole(key: &str, n: u64) -> Result<u64, ConvertError> {
 
 /// Sets the keys of the architecture, `general.file_type` and `general.quantization_version`.
 pub(super) fn write(
-    meta: &mut Metadata,
-    h: &HParams,
+    [first, meta]: [&mut Metadata; 2],
+    (h, target): (&HParams, Option<&HParams>),
     source: &Source,
     rope: &RopeScaling,
     outtype: OutType,
     beside: &Beside,
 ) -> Result<(), ConvertError> {
-    let mut keys = Keys { meta, h, source, rope, outtype, beside };
+    let mut keys = Keys { meta: first, h, source, rope, outtype, beside, target };
+    for key in source.checkpoint.first_keys {
+        keys.write(key)?;
+    }
+    keys.meta = meta;
     let stated = source.checkpoint.keys.iter();
     for key in stated.chain(source.checkpoint.more_keys).chain(source.checkpoint.last_keys) {
         keys.write(key)?;
     }
-    meta.set("general.quantization_version", Value::U32(2));
+    keys.meta.set("general.quantization_version", Value::U32(2));
     Ok(())
 }
 
@@ -54,6 +60,10 @@ impl Keys<'_> {
     fn set(&mut self, key: &str, value: Value) {
         let key = format!("{}.{key}", self.source.arch.name);
         self.meta.put(&key, value);
+    }
+
+    fn all(&mut self, keys: Vec<(&'static str, Value)>) {
+        keys.into_iter().for_each(|(key, value)| self.set(key, value));
     }
 
     fn size(&mut self, key: &str, n: u64) {
@@ -203,7 +213,7 @@ impl Keys<'_> {
                 self.set("attention.head_count_kv", Value::Array(Array::I32(all)));
             }
             Key::ByPattern(pattern, letter, stated, key) => {
-                let letters: Vec<char> = h.str(pattern).unwrap_or_default().chars().collect();
+                let letters = h.kinds(pattern).unwrap_or_default();
                 if letters.len() != source.layers as usize {
                     let count = letters.len();
                     return Err(ConvertError::Config(format!(
@@ -351,11 +361,9 @@ impl Keys<'_> {
                     return Err(ConvertError::Config(format!("'{stated}' is '{other}'; known are mean and cls")));
                 }
             },
-            Key::Ngrams => {
-                for (key, value) in ngrams::keys(h, self.beside.ngrams.as_ref(), source.layers)? {
-                    self.set(key, value);
-                }
-            }
+            Key::Ngrams => self.all(ngrams::keys(h, self.beside.ngrams.as_ref(), source.layers)?),
+            Key::DraftsByStates => self.all(drafters::by_states(h, self.target)?),
+            Key::DraftsByBlocks => self.all(drafters::by_blocks(h, self.target, source)?),
             Key::Labels => {
                 if let Some((key, value)) = lists::labels(h)? {
                     self.set(key, value);

@@ -85,7 +85,7 @@ impl Source {
     pub fn ends(&self) -> impl Iterator<Item = &'static Tensor> + use<> {
         let shared = |t: &&Tensor| !matches!(t.role, Role::Embedding | Role::Output);
         let encoder = self.arch.encoder.into_iter().flat_map(|e| e.end_tensors());
-        self.arch.end_tensors().chain(encoder.filter(shared))
+        self.arch.end_tensors().chain(encoder.filter(shared)).chain(self.checkpoint.beside_ends)
     }
 
     /// Tensors of block `n`.
@@ -225,6 +225,8 @@ impl Source {
             let rest = from.strip_prefix(prefix)?.strip_prefix('.')?;
             Some(rest.to_owned())
         };
+        let begins = |(old, new): &(&str, &str)| Some(format!("{new}{}", name.strip_prefix(old)?));
+        let name = self.checkpoint.beginnings.iter().find_map(begins).unwrap_or(name);
         let name = of(&name, self.checkpoint.root).unwrap_or(name);
         if self.arch.ngrams {
             if ngrams::is_number(&name) {

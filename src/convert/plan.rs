@@ -10,6 +10,7 @@ use trine_formats::types::TypeId;
 use trine_formats::widely::ARCHITECTURE;
 
 use super::beside::Beside;
+use super::drafters::Target;
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
@@ -20,6 +21,7 @@ use super::row::{Content, Row, Size};
 use super::rows::Rows;
 use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
+use super::vocab::Tokens;
 use super::{general, ngrams, numbers, params, prove, quantized, vocab, widely};
 use crate::isolate::Isolate;
 use crate::model::{Config, Header};
@@ -48,6 +50,8 @@ pub struct Options {
     pub elsewhere: Option<Arc<dyn Isolate>>,
     /// Matrices become widely linear.
     pub widely: Option<Widely>,
+    /// Folder of the model that a drafter drafts for.
+    pub target: Option<PathBuf>,
 }
 
 /// A conversion, decided.
@@ -79,7 +83,7 @@ impl Plan {
         let work = |r: &Row| match &r.content {
             Content::Stored(s) => s.work(),
             Content::Codes { stored, rule, .. } => widely::work(stored, rule),
-            Content::Computed(_) | Content::Scales => 0,
+            Content::Computed(_) | Content::Longs(_) | Content::Scales => 0,
         };
         self.rows.iter().map(work).sum()
     }
@@ -110,7 +114,17 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     }
     let mut notes = source.notes.clone();
     let (pre, elsewhere) = (options.pre.as_deref(), options.elsewhere.as_deref());
-    let vocab = vocab::convert(&folder, &h, &source, pre, elsewhere, &mut notes)?;
+    let target = Target::open(options.target.as_deref(), &mut source)?;
+    let here =
+        Tokens { folder: &folder, h: &h, beside: &h, checkpoint: source.checkpoint, vocab: source.sizes.vocab as u32 };
+    let tokens = match &target {
+        Some(target) => target.tokens(here),
+        None => here,
+    };
+    let mut vocab = vocab::convert(&tokens, pre, elsewhere, &mut notes)?;
+    if target.is_some() {
+        vocab.extend(vocab::of_drafter(source.checkpoint, &folder, &h)?);
+    }
     let mut outtype = options.outtype.unwrap_or_else(|| {
         let matrices = folder.tensors.iter().filter(|s| s.tensor.shape.len() > 1);
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
@@ -118,9 +132,9 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     // the type of the weights is that of the tensors that are stored
     notes.extend(quantized::all(&mut folder, &h)?);
     let beside = Beside::read(&folder)?;
-    let mut keys = Metadata::default();
-    params::write(&mut keys, &h, &source, &rope, outtype, &beside)?;
-    let mut of_tensors = Metadata::default();
+    let (mut keys, mut of_tensors) = (Metadata::default(), Metadata::default());
+    let of_target = target.as_ref().map(|target| &target.h);
+    params::write([&mut of_tensors, &mut keys], (&h, of_target), &source, &rope, outtype, &beside)?;
     if !options.vocab_only {
         numbers::keys(&folder, &source, &mut of_tensors)?;
     }
@@ -165,7 +179,8 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     general::write(&mut meta, &folder, &config, &size, options.name.as_deref())?;
     keys.iter().for_each(|(key, value)| meta.put(key, value.clone()));
     vocab.into_iter().for_each(|(key, value)| meta.put(&key, value));
-    let inputs = folder.inputs();
+    let mut inputs = folder.inputs();
+    inputs.extend(target.iter().flat_map(|target| target.folder.inputs()));
     if let Some(header) = &header {
         meta = widely::metadata(&meta, source.arch, header);
     }
@@ -221,7 +236,7 @@ fn describe(
         }
     }
     let described = Described { meta, found, source };
-    Config::read(&described).map_err(|e| ConvertError::Config(format!("a file of it would not run: {e}")))
+    Config::read_or_drafter(&described).map_err(|e| ConvertError::Config(format!("a file of it would not run: {e}")))
 }
 
 struct Planner<'a> {

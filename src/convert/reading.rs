@@ -78,7 +78,8 @@ impl Reader<'_> {
         let has = |step| what.steps.contains(&step);
         let matrix = what.tensors.iter().all(|t| matches!(t.role, Role::ByRows | Role::ByColumns));
         let transposed = has(Step::Transposed) || (self.source.checkpoint.transposed && matrix);
-        let mut parts: Vec<Part> = what.tensors.iter().map(|d| self.part(d, t, block, what)).collect::<Result<_, _>>()?;
+        let mut parts: Vec<Part> =
+            what.tensors.iter().map(|d| self.part(d, t, block, what)).collect::<Result<_, _>>()?;
         self.split(&mut parts, what)?;
         let total: u64 = parts.iter().map(|p| p.rows).sum();
         let (matrices, columns) = (parts[0].matrices, parts[0].columns);

@@ -8,7 +8,7 @@ use super::error::ConvertError;
 use super::hparams::{HParams, number};
 use super::source::{MAX_WIDTH, Source};
 use crate::arch::rules::WindowRope;
-use crate::arch::{self, ARCHITECTURES, Arch, Extent, Key};
+use crate::arch::{self, ARCHITECTURES, Arch, Extent, Key, Target};
 use crate::math;
 
 /// How positions are scaled, and the base of the frequencies.
@@ -88,8 +88,10 @@ impl RopeScaling {
         };
         let stretches = source.checkpoint.more_keys.iter().any(|k| matches!(k, Key::Stretched(..) | Key::TurnedByAxes));
         let mut factors = Vec::new();
+        // drafters have such factors in files that no rule of these makes
+        let drafts = source.checkpoint.target != Target::None;
         let kind = match name {
-            other if of_heads(arch) && other != "proportional" => {
+            other if of_heads(arch) && !drafts && other != "proportional" => {
                 return Err(wrong(format!(
                     "rope_parameters of full_attention are of type '{other}', expected proportional"
                 )));

@@ -11,6 +11,8 @@ pub(super) enum Content {
     Stored(Stored),
     /// Values that follow from `config.json`.
     Computed(Vec<f32>),
+    /// Whole numbers of 64 bits.
+    Longs(Vec<i64>),
     /// The words of a widely linear matrix.
     Codes {
         stored: Stored,
@@ -43,7 +45,7 @@ impl Row {
         match &self.content {
             Content::Codes { stored, .. } => stored.rows * stored.columns,
             Content::Scales => 0,
-            Content::Stored(_) | Content::Computed(_) => self.shape.iter().product(),
+            Content::Stored(_) | Content::Computed(_) | Content::Longs(_) => self.shape.iter().product(),
         }
     }
 }

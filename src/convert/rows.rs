@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use trine_formats::safetensors::Tensor;
 use trine_formats::types::TypeId;
 
+use super::drafters;
 use super::error::Problems;
 use super::folder::Folder;
 use super::outtype::OutType;
@@ -80,6 +81,7 @@ impl<'a> Rows<'a> {
     /// Looks at all tensors of the checkpoint.
     pub fn all(mut self) -> Problems {
         let folder = self.folder;
+        let mut last = Vec::new();
         for s in &folder.tensors {
             let t = &s.tensor;
             if self.is_scale(&t.name) {
@@ -88,6 +90,12 @@ impl<'a> Rows<'a> {
             match self.source.place(&t.name) {
                 Place::Ignored => {}
                 Place::Here(None, what) if self.left_out(&what) || self.is_copy(&t.name, &what) => {}
+                Place::Here(None, what) if what.steps.contains(&Step::TokenOffsets) => {
+                    match drafters::tokens(folder, s, self.source.target_tokens) {
+                        Ok(tokens) => last.push(drafters::row(what.tensors[0].gguf, t, tokens)),
+                        Err(problem) => self.problems.push(problem),
+                    }
+                }
                 Place::Unknown => self.problems.push(format!(
                     "'{}' has no place in a {} model of {} blocks",
                     t.name, self.source.arch.name, self.source.layers
@@ -111,6 +119,7 @@ impl<'a> Rows<'a> {
                 }
             }
         }
+        self.rows.extend(last);
         self.missing();
         self.problems
     }

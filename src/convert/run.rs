@@ -31,6 +31,10 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 writer.tensor(&row.name, &bytes)?;
             }
+            Content::Longs(values) => {
+                let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                writer.tensor(&row.name, &bytes)?;
+            }
             Content::Codes { stored, rule, shape } => {
                 let what = (stored, rule, shape);
                 let done = &mut |bytes| progress.advance(bytes);

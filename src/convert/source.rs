@@ -6,7 +6,9 @@ use super::error::ConvertError;
 use super::hparams::{HParams, at_most};
 use super::parts::Parts;
 use crate::arch::rules::{ExpertWidth, SharedWidth};
-use crate::arch::{ARCHITECTURES, Arch, Checkpoint, Extent, Fixed, HeadDim, KvHeads, Rotary, Sizes, Tensor, Width};
+use crate::arch::{
+    ARCHITECTURES, Arch, Checkpoint, DFLASH, EAGLE3, Extent, Fixed, HeadDim, Key, KvHeads, Rotary, Sizes, Tensor, Width,
+};
 use crate::model::Config;
 
 /// An architecture and the sizes of one model of it.
@@ -27,6 +29,8 @@ pub(super) struct Source {
     pub parts: Vec<Parts>,
     /// True if the embedding is the output matrix too.
     pub tied: bool,
+    /// Tokens of the model that this one drafts for.
+    pub target_tokens: Option<u32>,
     /// Differences from a usual file of the architecture, a sentence each.
     pub notes: Vec<String>,
 }
@@ -53,7 +57,9 @@ const MAX_EXPERTS: u32 = 1 << 14;
 
 /// All architectures with checkpoints, a line for every family of classes.
 fn readable() -> impl Iterator<Item = (&'static Arch, &'static Checkpoint)> {
-    ARCHITECTURES.iter().flat_map(|a| a.checkpoints.iter().map(|c| (*a, *c)))
+    let drafters = [&EAGLE3, &DFLASH];
+    let all = ARCHITECTURES.iter().copied().chain(drafters);
+    all.flat_map(|a| a.checkpoints.iter().map(move |c| (a, *c)))
 }
 
 /// Names of the model classes that can be converted, with the architecture of each. A class whose activation decides
@@ -95,7 +101,13 @@ impl Source {
                 "heads of {head_dim} elements cannot be turned in pairs by RoPE"
             )));
         }
-        let layers = h.size(LAYERS, None, MAX_LAYERS)?.saturating_sub(checkpoint.blocks_less);
+        let patterns = checkpoint.keys.iter().find_map(|k| if let Key::ByPattern(p, ..) = k { Some(*p) } else { None });
+        let listed = ["block_configs", "layers_block_type"].iter().any(|key| h.get(key).is_some());
+        let kinds = patterns.filter(|_| listed).and_then(|pattern| h.kinds(pattern));
+        let layers = match kinds {
+            Some(kinds) => at_most("block_configs", kinds.len().try_into().unwrap_or(u32::MAX), MAX_LAYERS)?,
+            None => h.size(LAYERS, None, MAX_LAYERS)?.saturating_sub(checkpoint.blocks_less),
+        };
         let (layers, own) = cycles(h, arch, layers)?;
         let vocab = h.size(VOCABULARY, checkpoint.vocab, MAX_VOCAB)?;
         let ff = match checkpoint.width {
@@ -141,6 +153,7 @@ impl Source {
             further,
             parts: Vec::new(),
             tied: h.bool("tie_word_embeddings")?.unwrap_or(checkpoint.tied),
+            target_tokens: None,
             notes,
         })
     }
@@ -149,7 +162,7 @@ impl Source {
     pub fn describe(&mut self, config: &Config) {
         let vocab = self.sizes.vocab;
         self.sizes = Sizes { vocab, ..config.sizes() };
-        self.own_sizes = (0..config.own.len()).map(|layer| Sizes { vocab, ..config.layer_sizes(layer) }).collect();
+        self.own_sizes = (0..config.own_layers()).map(|layer| Sizes { vocab, ..config.layer_sizes(layer) }).collect();
         let parts = config.mixing.blocks.iter().enumerate().map(|(n, b)| Parts {
             experts: Some(config.layer_experts(n).is_some()),
             attends: b.attends,
@@ -280,7 +293,10 @@ fn experts(h: &HParams, arch: &Arch, checkpoint: &Checkpoint, sizes: &mut Sizes)
         return Ok(());
     }
     let count = h.size(EXPERTS, None, MAX_EXPERTS)?;
-    let used = h.whole(h.first(EXPERTS_USED).unwrap_or(EXPERTS_USED[0]))?;
+    let used = match h.of_blocks(EXPERTS_USED[0]) {
+        Some(all) => all.into_iter().max().unwrap_or(0),
+        None => h.whole(h.first(EXPERTS_USED).unwrap_or(EXPERTS_USED[0]))?,
+    };
     if used > count {
         return Err(ConvertError::Config(format!("'num_experts_per_tok' is {used}, and there are {count} experts")));
     }
@@ -368,7 +384,7 @@ fn is_unset(value: &Value) -> bool {
 
 /// The architecture by class and activation: a graph computes one, and a file that names the wrong graph would run and
 /// give nonsense.
-fn architecture(h: &HParams) -> Result<(&'static Arch, &'static Checkpoint), ConvertError> {
+pub(super) fn architecture(h: &HParams) -> Result<(&'static Arch, &'static Checkpoint), ConvertError> {
     let class = h.class()?;
     let of_class: Vec<_> = readable().filter(|(_, c)| c.classes.contains(&class)).collect();
     let told = |key: Option<&str>| key.is_some_and(|key| h.get(key).is_some());

@@ -34,8 +34,8 @@ const DRAFTERS: &str = "
 Models in files of their own that run beside the model that they were made for and not alone ([Drafts](run.md#drafts)). Their logits
 are the reference's, too.
 
-| architecture | models | run with | held by |
-|---|---|---|---|
+| architecture | models | run with | rconvert | held by |
+|---|---|---|---|---|
 ";
 
 const HEADS: &str = "
@@ -127,7 +127,15 @@ fn table() -> String {
             "dflash" => dflash::DRAFTERS,
             _ => assistant::ASSISTANTS,
         };
-        writeln!(out, "| {} | {} | `{option}` | {} |", arch.name, arch.models, models.join(", ")).expect("text");
+        writeln!(
+            out,
+            "| {} | {} | `{option}` | {} | {} |",
+            arch.name,
+            arch.models,
+            if arch.checkpoints.is_empty() { "" } else { "yes" },
+            models.join(", ")
+        )
+        .expect("text");
     }
     let list = |models: &[&str], path: fn(&str) -> PathBuf| {
         let names: BTreeSet<String> = models.iter().map(|name| listing(&path(name)).architecture()).collect();

@@ -94,11 +94,7 @@ pub const GLM5_NEXT: Arch = Arch {
         ],
         special: GLM_SPECIAL,
         kv_heads: KvHeads::OneWhereStated,
-        fixed: &[
-            ("mla_use_nope", Fixed::True),
-            ("qk_rope_head_dim", Fixed::Number(0.0)),
-            ("mhc", Fixed::True),
-        ],
+        fixed: &[("mla_use_nope", Fixed::True), ("qk_rope_head_dim", Fixed::Number(0.0)), ("mhc", Fixed::True)],
         // the width of a head in `config.json` is of no use
         keys: Key::USUAL_BUT_HEADS,
         more_keys: &[

@@ -84,10 +84,7 @@ pub const QWEN4EXP: Arch = Arch {
                 ("ple.norm_query.weight", &[Step::AsMatrix]),
                 ("ple.norm_conv.weight", &[Step::AsMatrix]),
                 ("ple.conv1d.weight", &[Step::AsMatrix]),
-                (
-                    "self_attn.indexer.index_qk_proj.weight",
-                    &[Step::SplitAt(["indexer_n_heads", "indexer_head_dim"])],
-                ),
+                ("self_attn.indexer.index_qk_proj.weight", &[Step::SplitAt(["indexer_n_heads", "indexer_head_dim"])]),
             ],
         ),
         last_keys: &[

@@ -39,6 +39,8 @@ pub struct ExpertRule {
     /// are added up; the router reads a norm without gains, divided by the root of its width, times
     /// `ffn_gate_inp.scale`. Gemma 4.
     pub apart: bool,
+    /// True if a file may say for every layer how wide its experts are and how many a token goes to.
+    pub by_layer: bool,
     /// True if the graph leaves the experts out: the activation alone is the feed-forward network then.
     pub unused: bool,
 }
@@ -140,6 +142,7 @@ impl ExpertRule {
         latent: None,
         listed: false,
         apart: false,
+        by_layer: false,
         unused: false,
     };
 

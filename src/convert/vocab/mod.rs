@@ -18,19 +18,30 @@ use trine_formats::gguf::{Array, StrArray, Value};
 use super::error::ConvertError;
 use super::folder::Folder;
 use super::hparams::HParams;
-use super::source::Source;
-use crate::arch::{SpacePrefix, TokenKey, Tokenizer};
+use crate::arch::{Checkpoint, SpacePrefix, TokenKey, Tokenizer};
 use crate::isolate::Isolate;
 
 pub use foreign::answer;
 pub(super) use keys::Keys;
 use keys::{TokenizerFiles, wrong};
 
+/// The files of a tokenizer, and how they are read.
+pub(super) struct Tokens<'a> {
+    /// The folder that holds them.
+    pub folder: &'a Folder,
+    /// `config.json` of the model.
+    pub h: &'a HParams,
+    /// The one in the same folder as the tokenizer.
+    pub beside: &'a HParams,
+    /// The class whose rules they follow.
+    pub checkpoint: &'a Checkpoint,
+    /// Tokens of the model.
+    pub vocab: u32,
+}
+
 /// All keys, in the order of the reference converter.
 pub(super) fn convert(
-    folder: &Folder,
-    h: &HParams,
-    source: &Source,
+    &Tokens { folder, h, beside, checkpoint, vocab: n_vocab }: &Tokens<'_>,
     pre: Option<&str>,
     elsewhere: Option<&dyn Isolate>,
     notes: &mut Vec<String>,
@@ -39,26 +50,25 @@ pub(super) fn convert(
         tokenizer: folder.json("tokenizer.json")?,
         config: folder.json("tokenizer_config.json")?.unwrap_or(Json::Null),
     };
-    let masked = source.checkpoint.tokenizer == Tokenizer::XlmRobertaMasked;
-    if masked || source.checkpoint.tokenizer == Tokenizer::XlmRoberta {
-        return ugm::keys(folder, h, &files, source.sizes.vocab as u32, masked);
+    let masked = checkpoint.tokenizer == Tokenizer::XlmRobertaMasked;
+    if masked || checkpoint.tokenizer == Tokenizer::XlmRoberta {
+        return ugm::keys(folder, h, &files, n_vocab, masked);
     }
-    if source.checkpoint.tokenizer == Tokenizer::Plamo {
-        let mut keys = plamo::keys(folder, &files.config, source.sizes.vocab as usize)?;
-        keys.extend(stated(source.checkpoint.token_keys, folder, h, &files)?);
+    if checkpoint.tokenizer == Tokenizer::Plamo {
+        let mut keys = plamo::keys(folder, &files.config, n_vocab as usize)?;
+        keys.extend(stated(checkpoint.token_keys, folder, h, &files)?);
         return Ok(keys);
     }
-    let mut keys = stated(source.checkpoint.first_token_keys, folder, h, &files)?;
+    let mut keys = stated(checkpoint.first_token_keys, folder, h, &files)?;
     let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
-    let space = source.checkpoint.space_prefix;
-    let n_vocab = source.sizes.vocab as u32;
+    let space = checkpoint.space_prefix;
     let stated_prefix = files.config.get("add_prefix_space").and_then(Json::as_bool);
     if let (SpacePrefix::Config, Some(prefix)) = (space, stated_prefix) {
         set("add_space_prefix", Value::Bool(prefix));
     }
     let class = files.config.get("tokenizer_class").and_then(Json::as_str);
     let json_alone = files.tokenizer.is_some()
-        && match source.checkpoint.tokenizer {
+        && match checkpoint.tokenizer {
             Tokenizer::Any | Tokenizer::Arctic | Tokenizer::InternLm2 | Tokenizer::T5 => false,
             Tokenizer::Json
             | Tokenizer::Gemma4
@@ -68,7 +78,7 @@ pub(super) fn convert(
             | Tokenizer::Plamo => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
-    let unigram = source.checkpoint.tokenizer == Tokenizer::T5;
+    let unigram = checkpoint.tokenizer == Tokenizer::T5;
     let mut pieces = folder.read("tokenizer.model")?;
     if unigram && pieces.is_none() {
         pieces = folder.read("spiece.model")?;
@@ -93,7 +103,7 @@ pub(super) fn convert(
     let (name, pre, vocab, merges) = if let Some(model) = model {
         space_prefix = model.space_prefix(stated_prefix);
         let added = folder.json("added_tokens.json")?;
-        let rule = source.checkpoint.tokenizer;
+        let rule = checkpoint.tokenizer;
         match rule {
             Tokenizer::Arctic => space_prefix = None,
             Tokenizer::InternLm2 => space_first = Some(model.add_dummy_prefix),
@@ -114,10 +124,10 @@ pub(super) fn convert(
         };
         (name, "default".to_owned(), vocab, Vec::new())
     } else if let Some(tokenizer) = files.tokenizer.as_ref().filter(|_| !unigram) {
-        if source.checkpoint.tokenizer == Tokenizer::Gemma4 {
+        if checkpoint.tokenizer == Tokenizer::Gemma4 {
             let vocab = gemma4::vocab(tokenizer, &files.config, n_vocab)?;
             ("gemma4", String::new(), vocab, bpe::merges(tokenizer)?)
-        } else if source.checkpoint.tokenizer == Tokenizer::Xverse {
+        } else if checkpoint.tokenizer == Tokenizer::Xverse {
             let vocab = bpe::pieces(tokenizer, &files.config, n_vocab)?;
             ("llama", "default".to_owned(), vocab, Vec::new())
         } else if spm::is_spm_like(tokenizer) {
@@ -165,9 +175,9 @@ pub(super) fn convert(
     }
     rules.into_iter().for_each(|(key, value)| set(key, value));
     let n_tokens = (name != "gpt2" && name != "gemma4").then_some(vocab.tokens.len() as u64);
-    let named = special_tokens(&files, source)?;
-    keys.extend(special::keys(folder, &files, h, n_tokens, &named)?);
-    for rule in source.checkpoint.token_rules {
+    let named = special_tokens(&files, checkpoint)?;
+    keys.extend(special::keys(folder, &files, beside, n_tokens, &named)?);
+    for rule in checkpoint.token_rules {
         if rule.vocab.is_some_and(|n| n != n_vocab) {
             continue;
         }
@@ -186,12 +196,19 @@ pub(super) fn convert(
     if let Some(prefix) = prefix {
         keys.push(("tokenizer.ggml.add_space_prefix".into(), Value::Bool(prefix)));
     }
-    keys.extend(stated(source.checkpoint.token_keys, folder, h, &files)?);
+    keys.extend(stated(checkpoint.token_keys, folder, h, &files)?);
     let has_template = keys.iter().any(|(key, _)| key == "tokenizer.chat_template");
-    if source.checkpoint.token_keys.contains(&TokenKey::TemplateElsewhere) && !has_template {
-        notes.push("the folder has no chat template, in whose place llama.cpp's converter writes one of its own".into());
+    if checkpoint.token_keys.contains(&TokenKey::TemplateElsewhere) && !has_template {
+        notes
+            .push("the folder has no chat template, in whose place llama.cpp's converter writes one of its own".into());
     }
     Ok(keys)
+}
+
+/// Keys of the tokenizer that a class of models states which take another's.
+pub(super) fn of_drafter(checkpoint: &Checkpoint, folder: &Folder, h: &HParams) -> Result<Keys, ConvertError> {
+    let files = TokenizerFiles { tokenizer: None, config: Json::Null };
+    stated(checkpoint.token_keys, folder, h, &files)
 }
 
 /// Keys that the class states.
@@ -236,13 +253,13 @@ fn stated(stated: &[TokenKey], folder: &Folder, h: &HParams, files: &TokenizerFi
 }
 
 /// Special tokens that the class names by their texts.
-fn special_tokens(files: &TokenizerFiles, source: &Source) -> Result<Vec<(&'static str, u64)>, ConvertError> {
+fn special_tokens(files: &TokenizerFiles, checkpoint: &Checkpoint) -> Result<Vec<(&'static str, u64)>, ConvertError> {
     let added = files.tokenizer.as_ref().and_then(|t| t.get("added_tokens")?.as_array());
     let id = |text: &str| {
         let mut entries = added.into_iter().flatten();
         entries.find(|a| keys::content(a) == Some(text)).and_then(|a| a.get("id")?.as_u64())
     };
-    let named = source.checkpoint.special.iter().map(|&(kind, text)| match id(text) {
+    let named = checkpoint.special.iter().map(|&(kind, text)| match id(text) {
         Some(id) => Ok((kind, id)),
         None => Err(wrong("tokenizer.json", format!("has no added token '{text}', which models of the class need"))),
     });

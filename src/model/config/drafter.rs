@@ -71,6 +71,19 @@ fn refused<T>(why: String) -> Result<T, ModelError> {
 }
 
 impl Config {
+    /// The configuration of a model, or of a drafter whatever it drafts for.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its keys.
+    #[cfg(feature = "convert")]
+    pub(crate) fn read_or_drafter(file: &dyn Header) -> Result<Config, ModelError> {
+        match file.meta().get_str("general.architecture")? {
+            Some(name) if name == EAGLE3.name => Ok(eagle3(file)?.0.config),
+            Some(name) if name == DFLASH.name => Ok(dflash(file)?.0.config),
+            _ => Config::read(file),
+        }
+    }
+
     /// The drafter for this model in `file`.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Mixtures of experts, as the metadata states them.
 
+use trine_formats::gguf::Value;
+
 use super::header::Header;
 use super::keys::Keys;
 use super::vocabulary::vocabulary;
@@ -79,11 +81,17 @@ pub fn experts(
         return None;
     }
     let count = k.count("expert_count", MAX_EXPERTS);
-    let used = k.count_per_layer("expert_used_count", None);
+    // the largest number stands for those of layers, where they differ
+    let mut of_layers = |key: &str| match rule.by_layer && is_list(k, key) {
+        true => k.per_layer(key).into_iter().max().map(|most| most.max(1) as usize),
+        false => None,
+    };
+    let [used, width_of_layers] = OF_LAYERS.map(&mut of_layers);
+    let used = used.unwrap_or_else(|| k.count_per_layer(OF_LAYERS[0], None));
     if used > count {
         k.wrong("expert_used_count", format!("is {used}, more than the {count} experts"));
     }
-    let n_ff_exp = width(k, rule.width, n_ff, used);
+    let n_ff_exp = width_of_layers.unwrap_or_else(|| width(k, rule.width, n_ff, used));
     Some(Experts {
         count,
         used,
@@ -109,6 +117,34 @@ pub fn experts(
         groups: groups(k, count),
         chunks: rule.chunks.then(|| chunks(k, count, head_dim)),
     })
+}
+
+/// Keys with the experts of a token and the width of an expert.
+const OF_LAYERS: [&str; 2] = ["expert_used_count", "expert_feed_forward_length"];
+
+fn is_list(k: &Keys<'_>, key: &str) -> bool {
+    matches!(k.meta.get(&k.name(key)), Some(Value::Array(_)))
+}
+
+/// The experts of every layer, where a file says them by layer; else none.
+pub fn of_layers(k: &mut Keys<'_>, arch: &Arch, experts: Option<&Experts>) -> Vec<Experts> {
+    let Some(common) = experts.filter(|_| arch.experts.by_layer && OF_LAYERS.iter().any(|key| is_list(k, key))) else {
+        return Vec::new();
+    };
+    let [used, widths] = OF_LAYERS.map(|key| k.per_layer(key));
+    let mut all = Vec::new();
+    for (layer, (used, n_ff)) in used.into_iter().zip(widths).enumerate() {
+        let routed = common.layers.get(layer) == Some(&true) && [used, n_ff] != [0, 0];
+        if routed && (used == 0 || used as usize > common.count) {
+            let what = format!("is {used} for layer {layer}, it must be 1 to {}", common.count);
+            k.wrong(OF_LAYERS[0], what);
+        }
+        if routed && n_ff == 0 {
+            k.wrong(OF_LAYERS[1], format!("is 0 for layer {layer}, which has experts"));
+        }
+        all.push(Experts { used: (used as usize).max(1), n_ff: (n_ff as usize).max(1), ..common.clone() });
+    }
+    all
 }
 
 fn chunks(k: &mut Keys<'_>, experts: usize, head_dim: usize) -> Chunks {

@@ -165,6 +165,9 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
                 Parts { attends: mixes && kv[layer] > 0, recurs: mixes && kv[layer] == 0, feeds }
             };
             let blocks: Vec<Parts> = (0..n_layer).map(parts).collect();
+            // networks of experts have a key of their own for their widths
+            let widest = arch.experts.by_layer && k.u32("expert_count").is_some_and(|n| n > 0);
+            let widest = ff.iter().copied().max().filter(|_| widest).map(|n| n.max(1) as usize);
             let mut common = |key: &str, all: &[u32], counts: fn(&Parts) -> bool| {
                 let of_blocks = all.iter().zip(&blocks).filter(|(_, b)| counts(b));
                 k.common(key, of_blocks.map(|(&n, _)| n))
@@ -172,7 +175,7 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
             Counts {
                 n_head: common(HEADS[0], &heads, |b| b.attends),
                 n_head_kv: common(HEADS[1], &kv, |b| b.attends),
-                n_ff: common(FF, &ff, |b| b.feeds),
+                n_ff: widest.unwrap_or_else(|| common(FF, &ff, |b| b.feeds)),
                 own: Vec::new(),
                 blocks,
             }

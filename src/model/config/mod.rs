@@ -125,6 +125,9 @@ pub struct Config {
     pub scores: Scores,
     /// Experts, where the model has them.
     pub experts: Option<Experts>,
+    /// The experts of every layer, where layers differ in the width of their experts or in how many a token goes to; else
+    /// none.
+    pub own_experts: Vec<Experts>,
     /// The function of the gates, where layers have no bounds or numbers of their own.
     pub activation: Activation,
     /// Bounds of the experts' gates per layer; 0, or no entry, for none.
@@ -208,8 +211,13 @@ impl Config {
 
     /// The experts of a layer, `None` for one with a dense network.
     pub fn layer_experts(&self, layer: usize) -> Option<&Experts> {
-        let experts = self.experts.as_ref()?;
-        experts.layers.get(layer)?.then_some(experts)
+        let common = self.experts.as_ref()?;
+        common.layers.get(layer)?.then(|| self.own_experts.get(layer).unwrap_or(common))
+    }
+
+    /// Layers that have sizes of their own: all or none.
+    pub fn own_layers(&self) -> usize {
+        self.own.len().max(self.own_experts.len())
     }
 
     /// Reads and checks the metadata of `file`.
@@ -233,7 +241,9 @@ impl Config {
         let [heads, kv_heads, head_dim, value_dim, ff] = sizes.map(|n| n as u64);
         let sizes = self.sizes();
         let up = if self.own.is_empty() { sizes.up } else { ff };
-        Sizes { heads, kv_heads, head_dim, value_dim, ff, up, ..sizes }
+        let experts = self.own_experts.get(layer).map(|e| [e.used, e.n_ff].map(|n| n as u64));
+        let [experts_used, expert_ff] = experts.unwrap_or([sizes.experts_used, sizes.expert_ff]);
+        Sizes { heads, kv_heads, head_dim, value_dim, ff, up, experts_used, expert_ff, ..sizes }
     }
 
     /// The numbers of the tensors' extents; those of blocks have others where layers have their own
@@ -308,6 +318,7 @@ impl Config {
         }
         let ([head_dim, value_dim], latent) = latent::heads(k, arch, n_embd, n_head, n_head_kv);
         let experts = experts::experts(k, arch, file, n_layer, [n_ff, head_dim]);
+        let own_experts = experts::of_layers(k, arch, experts.as_ref());
         let (norm, eps) = norm(k, arch);
         let rope = position::rope(k, arch, head_dim, n_ctx_train as u32);
         let (window, windowed) = position::windows(k, arch, n_layer);
@@ -380,6 +391,7 @@ impl Config {
             scores: attention::scores(k, arch, shape, &rope),
             rope,
             experts,
+            own_experts,
             dense_bounds: feed_forward::dense_bounds(k, clamp, n_layer),
             gate_bounds: feed_forward::expert_bounds(k, clamp, n_layer),
             activation: feed_forward::activation(k, arch),

@@ -85,7 +85,7 @@ impl<'a> Loader<'a> {
             options,
             arch: c.arch,
             sizes: c.sizes(),
-            own_sizes: (0..c.own.len()).map(|layer| c.layer_sizes(layer)).collect(),
+            own_sizes: (0..c.own_layers()).map(|layer| c.layer_sizes(layer)).collect(),
             norm: c.norm,
             eps: c.eps,
             adapters,

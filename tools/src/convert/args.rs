@@ -68,6 +68,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub pre: Option<String>,
 
+    /// The folder of the model that a drafter (EAGLE-3, DFlash) drafts for: its tokenizer and config.json are read
+    #[arg(long, value_name = "DIR")]
+    pub target_model_dir: Option<PathBuf>,
+
     /// Write the metadata and the vocabulary alone, no weights
     #[arg(long)]
     pub vocab_only: bool,
@@ -212,6 +216,7 @@ impl Args {
             fallback: self.fallback,
             elsewhere: Some(Arc::new(OtherProcess)),
             widely: self.fairy2i.then(|| self.widely.options()),
+            target: self.target_model_dir.clone(),
         }
     }
 }

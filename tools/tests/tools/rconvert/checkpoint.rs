@@ -132,6 +132,7 @@ impl Checkpoint {
             "I64" => ("I64", 8),
             "I8" => ("I8", 1),
             "U8" => ("U8", 1),
+            "BOOL" => ("BOOL", 1),
             "U32" => ("U32", 4),
             "F8_E4M3" => ("F8_E4M3", 1),
             other => panic!("{other}"),

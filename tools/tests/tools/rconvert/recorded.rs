@@ -17,6 +17,8 @@ struct Recorded {
     /// Name of the entry.
     name: String,
     checkpoint: Checkpoint,
+    /// The model that it drafts for.
+    target: Option<Checkpoint>,
     /// Name of the folder, which the file repeats.
     folder: String,
     outtype: String,
@@ -24,6 +26,8 @@ struct Recorded {
     sha256: String,
     /// False where a file of so few tokens cannot run.
     runs: bool,
+    /// Hashes of the reference's logits at the positions of six tokens, where they are recorded.
+    logits: Vec<String>,
     /// Positions that are evaluated of six tokens: one where an encoder reads them.
     positions: usize,
 }
@@ -52,17 +56,37 @@ fn read(path: &Path) -> Recorded {
         let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).expect("two digits");
         checkpoint.more.insert(name.clone(), digits.chunks(2).map(byte).collect());
     }
-    for line in strings("tensors") {
-        checkpoint = checkpoint.list("", line.as_str().expect("a tensor"));
-    }
+    let with_tensors = |mut checkpoint: Checkpoint, lines: &Value| {
+        for line in lines.as_array().into_iter().flatten() {
+            checkpoint = checkpoint.list("", line.as_str().expect("a tensor"));
+        }
+        checkpoint
+    };
+    checkpoint = with_tensors(checkpoint, &entry["tensors"]);
+    let target = entry.get("target").map(|t| with_tensors(Checkpoint::of(t["config"].clone()), &t["tensors"]));
     Recorded {
         name: path.file_stem().unwrap().to_string_lossy().into_owned(),
         checkpoint,
+        target,
         folder: text(&entry, "folder"),
         outtype: text(&entry, "outtype"),
         sha256: text(&entry, "sha256"),
         runs: entry["runs"] != false,
+        logits: strings("logits").iter().map(|hash| hash.as_str().expect("a hash").to_owned()).collect(),
         positions: entry["lines"].as_u64().unwrap_or(6) as usize,
+    }
+}
+
+impl Recorded {
+    /// The file that rconvert makes of the folder.
+    fn convert(&self) -> Vec<u8> {
+        let dir = trine_testkit::folder();
+        let target = self.target.as_ref().map(|t| t.write(dir.path(), "target"));
+        let mut args = vec!["--outtype", &self.outtype];
+        if let Some(target) = &target {
+            args.extend(["--target-model-dir", target.to_str().expect("a path")]);
+        }
+        convert(&self.checkpoint, &self.folder, &args)
     }
 }
 
@@ -80,16 +104,17 @@ fn all() -> Vec<Recorded> {
 fn files_are_those_of_the_reference_converter() {
     let folders = std::env::var_os("TRINE_RECORDED");
     let mut wrong = Vec::new();
-    for Recorded { name, checkpoint, folder, outtype, sha256: expected, .. } in all() {
+    for entry in all() {
+        let Recorded { name, checkpoint, target, folder, outtype, sha256: expected, .. } = &entry;
         if let Some(folders) = &folders {
-            let place = Path::new(folders).join(&name).join(&outtype);
+            let place = Path::new(folders).join(name).join(outtype);
             fs::create_dir_all(&place).unwrap();
-            checkpoint.write(&place, &folder);
+            checkpoint.write(&place, folder);
+            target.iter().for_each(|t| drop(t.write(&Path::new(folders).join(name), "target")));
             continue;
         }
-        let file = convert(&checkpoint, &folder, &["--outtype", &outtype]);
-        if sha256(&file) != expected {
-            wrong.push(name);
+        if sha256(&entry.convert()) != *expected {
+            wrong.push(name.clone());
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -98,9 +123,21 @@ fn files_are_those_of_the_reference_converter() {
 /// Every file runs: its tensors and keys are those that the architecture asks for.
 #[test]
 fn what_is_written_runs() {
-    for Recorded { name, checkpoint, folder, outtype, positions, .. } in all().into_iter().filter(|r| r.runs) {
-        let lines = lines(&name, &convert(&checkpoint, &folder, &["--outtype", &outtype]));
-        assert_eq!(lines, positions, "{name}");
+    for entry in all().into_iter().filter(|r| r.runs) {
+        assert_eq!(lines(&entry.name, &entry.convert()).len(), entry.positions, "{}", entry.name);
+    }
+}
+
+/// Logits of a model whose architecture has no other with its keys are the reference's.
+#[test]
+fn logits_are_those_of_the_reference() {
+    let entries: Vec<Recorded> = all().into_iter().filter(|r| !r.logits.is_empty()).collect();
+    assert!(!entries.is_empty());
+    for entry in entries {
+        let file = entry.convert();
+        for isa in [None, Some("scalar")] {
+            assert_eq!(lines_with(&entry.name, &file, isa), entry.logits, "{} {isa:?}", entry.name);
+        }
     }
 }
 
@@ -109,11 +146,16 @@ const TOKENS: [u32; 6] = [1, 3, 4, 0, 2, 5];
 
 /// Runs a file on the tokens, which make logits or a vector.
 pub fn runs(name: &str, file: &[u8]) {
-    assert_eq!(lines(name, file), TOKENS.len(), "{name}");
+    assert_eq!(lines(name, file).len(), TOKENS.len(), "{name}");
 }
 
-/// The positions that a run of a file on the tokens evaluates.
-fn lines(name: &str, file: &[u8]) -> usize {
+/// Hashes of the logits at the positions that a run of a file on the tokens evaluates; empty texts where they make a vector.
+fn lines(name: &str, file: &[u8]) -> Vec<String> {
+    lines_with(name, file, None)
+}
+
+/// The same with an instruction set.
+fn lines_with(name: &str, file: &[u8], isa: Option<&str>) -> Vec<String> {
     let dir = trine_testkit::folder();
     let (model, ids) = (dir.path().join("model.gguf"), dir.path().join("ids.txt"));
     fs::write(&ids, TOKENS.map(|id| id.to_string()).join(" ")).unwrap();
@@ -122,16 +164,45 @@ fn lines(name: &str, file: &[u8]) -> usize {
     if !loaded.weights().makes_logits() {
         let vector = loaded.embed(&TOKENS, &EmbedOptions::default());
         assert!(vector.is_ok_and(|v| v.iter().any(|x| *x != 0.0)), "{name}");
-        return TOKENS.len();
+        return vec![String::new(); TOKENS.len()];
     }
     let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
     rgen.arg("-m").arg(&model).arg("--tokens").arg(&ids);
     rgen.args(["-n", "1", "-t", "1", "--logits-sha256"]);
+    rgen.envs(isa.map(|isa| ("TRINE_ISA", isa)));
     let out = rgen.assert().success().get_output().stdout.clone();
-    String::from_utf8(out).unwrap().lines().count()
+    let hash = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
+    String::from_utf8(out).unwrap().lines().map(hash).collect()
 }
 
 /// The checkpoint of an entry.
 pub fn checkpoint(name: &str) -> Checkpoint {
     read(&testdata("checkpoints").join(format!("{name}.json"))).checkpoint
+}
+
+/// Texts by drafters that were converted are those of the models alone.
+#[test]
+fn drafters_draft_for_their_models() {
+    let of_name = |name: &str| read(&testdata("checkpoints").join(format!("{name}.json")));
+    for (name, kind) in [
+        ("eagle3", "draft-eagle3"),
+        ("eagle3-speculator", "draft-eagle3"),
+        ("dflash", "draft-dflash"),
+        ("dflash-markov", "draft-dflash"),
+    ] {
+        let entry = of_name(name);
+        let dir = trine_testkit::folder();
+        let [model, drafter] = ["model.gguf", "drafter.gguf"].map(|file| dir.path().join(file));
+        let target = entry.target.as_ref().expect("the model that it drafts for");
+        fs::write(&model, convert(target, "target", &["--outtype", "f32"])).unwrap();
+        fs::write(&drafter, entry.convert()).unwrap();
+        let text = |more: &[&str]| {
+            let mut rgen = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
+            rgen.arg("-m").arg(&model).args(["-p", "ab a ab", "-n", "24", "-t", "1", "--temp", "0", "--ignore-eos"]);
+            let out = rgen.args(more).assert().success().get_output().clone();
+            (out.stdout, String::from_utf8(out.stderr).unwrap())
+        };
+        let (drafted, said) = text(&["--spec-type", kind, "-md", drafter.to_str().unwrap()]);
+        assert_eq!(drafted, text(&[]).0, "{name}: {said}");
+    }
 }

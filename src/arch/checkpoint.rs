@@ -102,6 +102,10 @@ pub struct Checkpoint {
     pub target: Target,
     /// Tensors outside of blocks that the description lacks, as what runs the model takes them by their names.
     pub beside_ends: Group,
+    /// Truths of `config.json` and the tensors that count for nothing where these are false.
+    pub only_with: &'static [(&'static str, &'static str)],
+    /// Experts that may stand in MXFP4, by the names of their codes.
+    pub packed: &'static [Name],
     /// Beginnings of names, and what is read in their place.
     pub beginnings: &'static [(&'static str, &'static str)],
     /// Which of the tokenizer's files count.
@@ -373,6 +377,8 @@ impl Checkpoint {
         first_keys: &[],
         target: Target::None,
         beside_ends: &[],
+        only_with: &[],
+        packed: &[],
         beginnings: &[],
         tokenizer: Tokenizer::Any,
         token_rules: &[],

@@ -1,4 +1,4 @@
-//! What says something of the model beside `config.json`: the kind of pooling of an embedding model, tokens that never
+//! Files and tensors beside `config.json` that say something of the model: the kind of pooling of an embedding model, tokens that never
 //! come, and tensors whose numbers become keys of the file.
 
 use serde_json::Value as JsonValue;

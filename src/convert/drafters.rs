@@ -17,6 +17,8 @@ use super::source::{Source, architecture};
 use super::vocab::Tokens;
 use crate::arch::{Checkpoint, Target as Use};
 
+/// The vector of the token that stands for others, in a file of PyTorch, where a drafter has one.
+const MASK: &str = "mask_embedding.pt";
 /// Most tokens of a drafter's vocabulary.
 const MOST: u64 = 1 << 20;
 
@@ -31,14 +33,17 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Opens the folder that was named, for classes that need one.
-    pub fn open(path: Option<&Path>, source: &mut Source) -> Result<Option<Target>, ConvertError> {
+    /// Opens the folder that was named, for classes that need one; `own` is that of the drafter.
+    pub fn open(path: Option<&Path>, own: &Folder, source: &mut Source) -> Result<Option<Target>, ConvertError> {
         let (path, rules) = match (path, source.checkpoint.target) {
             (None, Use::None) => return Ok(None),
             (Some(path), rules) if rules != Use::None => (path, rules),
             (None, _) => return Err(ConvertError::TargetNeeded(source.arch.name)),
             (Some(_), _) => return Err(ConvertError::TargetUnused(source.arch.name)),
         };
+        if own.path.join(MASK).is_file() {
+            return Err(ConvertError::MaskVector(MASK));
+        }
         let folder = Folder::open(path)?;
         let config = folder.json("config.json")?.ok_or_else(|| ConvertError::Missing {
             folder: path.to_owned(),

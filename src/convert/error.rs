@@ -24,6 +24,10 @@ pub enum ConvertError {
         "a drafter ({0}) takes the tokenizer of the model that it drafts for; name its folder with --target-model-dir"
     )]
     TargetNeeded(&'static str),
+    #[error(
+        "the drafter has a vector for its mask token in {0}, a file of PyTorch, which can run code when it is read and is not supported; use llama.cpp's converter"
+    )]
+    MaskVector(&'static str),
     #[error("--target-model-dir is for drafters, and this is a model of architecture {0}; leave it out")]
     TargetUnused(&'static str),
     #[error("'{path}' has {len} bytes, more than the {max} that are read of such a file")]

@@ -15,6 +15,7 @@ use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
 use super::hparams::HParams;
 use super::outtype::OutType;
+use super::packed::{FILE_TYPE, Packed};
 use super::reading::{Reader, Weights};
 use super::rope::{Kind, RopeScaling};
 use super::row::{Content, Row, Size};
@@ -82,6 +83,7 @@ impl Plan {
     pub fn work(&self) -> u64 {
         let work = |r: &Row| match &r.content {
             Content::Stored(s) => s.work(),
+            Content::Mxfp4(experts) => experts.work(),
             Content::Codes { stored, rule, .. } => widely::work(stored, rule),
             Content::Computed(_) | Content::Longs(_) | Content::Scales => 0,
         };
@@ -114,7 +116,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     }
     let mut notes = source.notes.clone();
     let (pre, elsewhere) = (options.pre.as_deref(), options.elsewhere.as_deref());
-    let target = Target::open(options.target.as_deref(), &mut source)?;
+    let target = Target::open(options.target.as_deref(), &folder, &mut source)?;
     let here =
         Tokens { folder: &folder, h: &h, beside: &h, checkpoint: source.checkpoint, vocab: source.sizes.vocab as u32 };
     let tokens = match &target {
@@ -130,7 +132,11 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         OutType::of_matrices(matrices.map(|s| s.tensor.dtype))
     });
     // the type of the weights is that of the tensors that are stored
-    notes.extend(quantized::all(&mut folder, &h)?);
+    let packed = Packed::take(&mut folder, &h, &source)?;
+    match packed.any() {
+        true => notes.push("experts keep their codes and scales of MXFP4".to_owned()),
+        false => notes.extend(quantized::all(&mut folder, &h)?),
+    }
     let beside = Beside::read(&folder)?;
     let (mut keys, mut of_tensors) = (Metadata::default(), Metadata::default());
     let of_target = target.as_ref().map(|target| &target.h);
@@ -153,10 +159,12 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
                 content: Content::Computed(factors.clone()),
             });
         }
+        rows.extend(packed.rows(&source)?);
         work.rows(&mut rows)?;
         outtype = prove::held(&mut rows, &folder.shards, outtype, options.fallback, &mut work.notes)?;
         if keys.get("general.file_type").is_some() {
-            keys.put("general.file_type", Meta::U32(outtype.ftype));
+            let file_type = if packed.any() { FILE_TYPE } else { outtype.ftype };
+            keys.put("general.file_type", Meta::U32(file_type));
         }
     }
     let mut notes = work.notes;

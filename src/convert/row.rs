@@ -3,6 +3,7 @@
 use trine_formats::types::TypeId;
 use trine_formats::widely::{Rule, Shape};
 
+use super::mxfp4::Experts;
 use super::values::Stored;
 
 /// Where the data of a row comes from.
@@ -11,6 +12,8 @@ pub(super) enum Content {
     Stored(Stored),
     /// Values that follow from `config.json`.
     Computed(Vec<f32>),
+    /// Experts in MXFP4.
+    Mxfp4(Experts),
     /// Whole numbers of 64 bits.
     Longs(Vec<i64>),
     /// The words of a widely linear matrix.
@@ -45,7 +48,9 @@ impl Row {
         match &self.content {
             Content::Codes { stored, .. } => stored.rows * stored.columns,
             Content::Scales => 0,
-            Content::Stored(_) | Content::Computed(_) | Content::Longs(_) => self.shape.iter().product(),
+            Content::Stored(_) | Content::Mxfp4(_) | Content::Computed(_) | Content::Longs(_) => {
+                self.shape.iter().product()
+            }
         }
     }
 }

@@ -63,6 +63,8 @@ impl<'a> Rows<'a> {
         notes: &'a mut Vec<String>,
         rows: &'a mut Vec<Row>,
     ) -> Rows<'a> {
+        // those that are made otherwise
+        let found = rows.iter().map(|row| (row.name.clone(), row.source.clone())).collect();
         Rows {
             folder,
             source: reader.source,
@@ -71,7 +73,7 @@ impl<'a> Rows<'a> {
             notes,
             rows,
             problems: Problems::default(),
-            found: BTreeMap::new(),
+            found,
             stacks: BTreeMap::new(),
             pieces: BTreeMap::new(),
             factors: BTreeMap::new(),
@@ -130,8 +132,14 @@ impl<'a> Rows<'a> {
         copies && what.tensors.iter().all(|t| self.found.contains_key(t.gguf))
     }
 
-    /// True if a tensor is an output matrix that the file does without.
+    /// True if a tensor is one that the file does without: an output matrix, or one that `config.json` says is none.
     fn left_out(&self, what: &Use) -> bool {
+        let denied = |(key, tensor): &(&str, &str)| {
+            what.tensors.iter().any(|t| t.gguf == *tensor) && matches!(self.reader.h.bool(key), Ok(Some(false)))
+        };
+        if self.source.checkpoint.only_with.iter().any(denied) {
+            return true;
+        }
         let output = what.tensors.iter().any(|t| t.role == Role::Output);
         output && self.source.tied && self.source.checkpoint.tied_left_out
     }

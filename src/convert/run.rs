@@ -31,6 +31,14 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 writer.tensor(&row.name, &bytes)?;
             }
+            Content::Mxfp4(experts) => {
+                let mut write = |blocks: &[u8]| -> Result<(), ConvertError> {
+                    writer.write(blocks)?;
+                    progress.advance(blocks.len() as u64);
+                    Ok(())
+                };
+                experts.write(files, &mut write)?;
+            }
             Content::Longs(values) => {
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 writer.tensor(&row.name, &bytes)?;

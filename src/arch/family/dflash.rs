@@ -57,6 +57,7 @@ pub const DFLASH: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["DFlashDraftModel"],
         target: Target::ItsRules,
+        only_with: &[("has_embed_tokens", "token_embd.weight")],
         names: &[
             ("norm.weight", &["output_norm.weight"]),
             ("self_attn.sinks", &["attn_sinks.weight"]),

@@ -129,6 +129,11 @@ pub const KIMI_K3: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["KimiK3ForConditionalGeneration"],
         activations: &["situ"],
+        packed: &[
+            ("block_sparse_moe.experts.*.w1.weight_packed", &["ffn_gate_exps.weight"]),
+            ("block_sparse_moe.experts.*.w2.weight_packed", &["ffn_down_exps.weight"]),
+            ("block_sparse_moe.experts.*.w3.weight_packed", &["ffn_up_exps.weight"]),
+        ],
         names: MIXTRAL,
         more_names: &[
             ("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),

@@ -106,7 +106,7 @@ impl Checkpoint {
     }
 
     /// Tensors from a list, `name rows columns` in BF16 or `name TYPE rows columns`. A name may have numbers,
-    /// `experts.0-3.w1`, for as many tensors; a type of whole numbers a bound, `I32%3`, or the numbers, `I64=64,96`.
+    /// `experts.0-3.w1`, for as many tensors; a type of whole numbers a bound, `I32%3`, or the numbers, `I64=64,96`, and bytes a range, `U8=120..126`.
     pub fn list(mut self, prefix: &str, list: &str) -> Checkpoint {
         for line in list.split(';').map(str::trim).filter(|l| !l.is_empty()) {
             let mut words = line.split_whitespace().peekable();
@@ -138,7 +138,11 @@ impl Checkpoint {
             other => panic!("{other}"),
         };
         let whole = |v: f32, of: f32| ((v + 0.5) * of) as u32;
-        let bytes: Vec<u8> = if let Some(numbers) = rest.strip_prefix('=') {
+        let bytes: Vec<u8> = if let Some((least, most)) = rest.strip_prefix('=').and_then(|r| r.split_once("..")) {
+            let [least, most] = [least, most].map(|n| n.parse::<u8>().expect("a byte"));
+            let byte = |v| least + whole(v, 256.0) as u8 % (most - least + 1);
+            self.values(n).into_iter().map(byte).collect()
+        } else if let Some(numbers) = rest.strip_prefix('=') {
             numbers.split(',').flat_map(|n| n.parse::<i64>().expect("a number").to_le_bytes()).collect()
         } else if let Some(bound) = rest.strip_prefix('%') {
             let bound: u32 = bound.parse().expect("a bound");

@@ -3,11 +3,12 @@
 use trine_formats::types::num::f16_to_f32;
 
 use super::coded::Coded;
+use super::descent::Descent;
 use super::refit::Refit;
 use super::weighed::Feedback;
 
-/// How often codes are chosen and tables are fitted to them.
-const PASSES: usize = 2;
+/// How often codes are improved and tables are fitted to them, once errors were fed back.
+const ROUNDS: usize = 4;
 /// Rows that a thread takes together: they share the reading of the triangle.
 pub const STRIP: usize = 8;
 
@@ -19,11 +20,13 @@ impl Feedback<'_> {
             weights.chunks_exact(order.len()).flat_map(|row| order.iter().map(|&j| f64::from(row[j]))).collect();
         let mut tables: Vec<Vec<Vec<f64>>> = rows.iter().map(|row| values(&row.luts)).collect();
         let mut codes = vec![0; in_order.len()];
-        let mut refit = Refit::new(self);
-        for _ in 0..PASSES {
-            self.pass(&tables, &in_order, &mut codes);
-            let each = in_order.chunks_exact(order.len()).zip(codes.chunks_exact(order.len()));
-            for ((row, tables), (weights, codes)) in rows.iter_mut().zip(&mut tables).zip(each) {
+        self.pass(&tables, &in_order, &mut codes);
+        let (mut refit, mut descent) = (Refit::new(self), Descent::default());
+        let each = in_order.chunks_exact(order.len()).zip(codes.chunks_exact_mut(order.len()));
+        for ((row, tables), (weights, codes)) in rows.iter_mut().zip(&mut tables).zip(each) {
+            refit.row(weights, codes, row, tables);
+            for _ in 0..ROUNDS {
+                descent.row(self, &refit, tables, codes);
                 refit.row(weights, codes, row, tables);
             }
         }

@@ -10,14 +10,18 @@
 //!   T_b[code_b])^2`, where `w_b` are the weights as the errors of width `b` have left them, and the lowest code of
 //!   equals; then each width feeds back its error (`pass`);
 //! - with the codes as they are, the centroids of each width are those with the least error at the outputs, the
-//!   solution of `S^T H S t = S^T H w` with `S` the clusters as columns of ones (`refit`), rounded to half precision.
+//!   solution of `S^T H S t = S^T H w` with `S` the clusters as columns of ones (`refit`), rounded to half precision;
+//! - with the tables as they are, column after column gets the code that is best for all others as they are (`descent`).
 //!
-//! Both are done twice, from the tables of clusters without feedback, with the diagonal of `H` as sensitivities. Errors
-//! of neighbouring widths are one to four (in squares); a share of `4^b` would let them all rise alike, and the widest
-//! decide. With `3^b` the narrow ones, which need it most, gain more than the others: `docs/any-precision.md` has what
-//! was measured.
+//! It starts from the tables of clusters without feedback, with the diagonal of `H` as sensitivities; the first is done
+//! once, the other two in turns. That is LNQ (layer-wise non-uniform quantization, Kim et al. 2025, "GuidedQuant"), for
+//! several widths at once. Errors of neighbouring widths are one to four (in squares); a share of `4^b` would let them
+//! all rise alike, and the widest decide. With `3^b` the narrow ones, which need it most, gain more than the others:
+//! `docs/any-precision.md` has what was measured.
 
+mod choice;
 mod coded;
+mod descent;
 mod improve;
 mod metric;
 mod metrics;

@@ -19,8 +19,10 @@ const ENOUGH: f64 = 1e-16;
 /// Fits tables, with its memory.
 pub struct Refit<'a> {
     feedback: &'a Feedback<'a>,
-    /// For every code the sum of its rows in a panel.
+    /// For every panel and every code the sum of the code's rows, `[panel][code]`.
     sums: Vec<[f64; COLUMNS]>,
+    /// `H w`, in panels.
+    outputs: Vec<[f64; COLUMNS]>,
     /// `S^T H S`.
     products: Vec<f64>,
     /// `S^T H w`.
@@ -30,7 +32,14 @@ pub struct Refit<'a> {
 
 impl<'a> Refit<'a> {
     pub fn new(feedback: &'a Feedback<'a>) -> Refit<'a> {
-        Refit { feedback, sums: Vec::new(), products: Vec::new(), moments: Vec::new(), solver: Solver::default() }
+        Refit {
+            feedback,
+            sums: Vec::new(),
+            outputs: Vec::new(),
+            products: Vec::new(),
+            moments: Vec::new(),
+            solver: Solver::default(),
+        }
     }
 
     /// Fits the tables of a row with these `weights` and `codes`, both in the order of the factor. `tables` become what
@@ -66,13 +75,14 @@ impl<'a> Refit<'a> {
         let columns = weights.len();
         let mut energy = 0.0;
         let panels = self.feedback.metric.hessian.chunks_exact(columns * COLUMNS);
-        for (p, panel) in panels.enumerate() {
-            self.sums.clear();
-            self.sums.resize(count, [0.0; COLUMNS]);
+        self.sums.clear();
+        self.sums.resize(panels.len() * count, [0.0; COLUMNS]);
+        self.outputs.clear();
+        for ((p, panel), sums) in panels.enumerate().zip(self.sums.chunks_exact_mut(count)) {
             let mut outputs = [0.0; COLUMNS];
             let rows = panel.as_chunks::<COLUMNS>().0.iter();
             for ((row, &code), &weight) in rows.zip(codes).zip(weights) {
-                let sums = &mut self.sums[usize::from(code)];
+                let sums = &mut sums[usize::from(code)];
                 for ((sum, output), &h) in sums.iter_mut().zip(&mut outputs).zip(row) {
                     *sum += h;
                     *output += h * weight;
@@ -85,12 +95,33 @@ impl<'a> Refit<'a> {
                 energy += weight * output;
                 self.moments[code] += output;
                 let products = &mut self.products[code * count..][..count];
-                for (product, sums) in products.iter_mut().zip(&self.sums) {
+                for (product, sums) in products.iter_mut().zip(&*sums) {
                     *product += sums[lane];
                 }
             }
+            self.outputs.push(outputs);
         }
         energy
+    }
+
+    /// `(Q - W) H` of the row that was fitted last, with the codes that it had and a table of one of its widths; in
+    /// panels.
+    pub fn slope(&self, table: &[f64], slope: &mut Vec<[f64; COLUMNS]>) {
+        let count = self.sums.len() / self.outputs.len().max(1);
+        // Codes that share a beginning, and so a centroid.
+        let mates = (count / table.len()).max(1);
+        slope.clear();
+        for (sums, outputs) in self.sums.chunks_exact(count.max(1)).zip(&self.outputs) {
+            let mut panel = outputs.map(|output| -output);
+            for (sums, centroid) in sums.chunks_exact(mates).zip(table) {
+                for sum in sums {
+                    for (to, sum) in panel.iter_mut().zip(sum) {
+                        *to += centroid * sum;
+                    }
+                }
+            }
+            slope.push(panel);
+        }
     }
 
     /// Joins the sums of `count` codes in pairs.

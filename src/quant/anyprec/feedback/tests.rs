@@ -1,6 +1,8 @@
 //! Feedback at all widths against the definition, and what has to hold for any weights and inputs.
 
+use super::descent::Descent;
 use super::improve::values;
+use super::refit::Refit;
 use super::*;
 use crate::kernels::Isa;
 use crate::linalg::triangle;
@@ -104,6 +106,80 @@ fn codes_are_those_of_the_definition() {
     for ((row, tables), codes) in w.chunks(columns).zip(&tables).zip(codes.chunks(columns)) {
         assert_eq!(codes, by_definition(&metric, tables, row));
     }
+}
+
+/// The weights of a row in the order of the factor.
+fn in_order(metric: &Metric, row: &[f32]) -> Vec<f64> {
+    metric.factor.order().iter().map(|&j| row[j].into()).collect()
+}
+
+/// The definition of a descent: each column gets the code with the least weighed sum of the errors of all widths.
+fn descended(metric: &Metric, tables: &[Vec<f64>], weights: &[f64], codes: &[u8]) -> Vec<u8> {
+    let (columns, widths) = (weights.len(), tables.len());
+    let panels = metric.hessian.as_chunks::<{ crate::linalg::COLUMNS }>().0;
+    let hessian = |i: usize, j: usize| panels[j / 16 * columns + i][j % 16];
+    let value = |b: usize, code: u8| tables[b][usize::from(code >> (widths - 1 - b))];
+    let mut codes = codes.to_vec();
+    for i in 0..columns {
+        let cost = |code: u8| {
+            let mut tried = codes.clone();
+            tried[i] = code;
+            let error = |b: usize| -> f64 {
+                let off: Vec<f64> = tried.iter().zip(weights).map(|(&c, w)| value(b, c) - w).collect();
+                let row = |i: usize| (0..columns).map(|j| off[j] * hessian(i, j)).sum::<f64>();
+                (0..columns).map(|i| off[i] * row(i)).sum()
+            };
+            (0..widths).map(|b| 3f64.powi(b as i32) * error(b)).sum::<f64>()
+        };
+        let costs: Vec<f64> = (0..1 << BITS[widths - 1]).map(cost).collect();
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        codes[i] = costs.iter().position(|&c| c == least).unwrap_or(0) as u8;
+    }
+    codes
+}
+
+#[test]
+fn a_descent_is_that_of_the_definition() {
+    let columns = 40;
+    let (x, w) = (inputs(60, columns), weights(3, columns));
+    let metric = metric(&x, columns, Isa::detect());
+    let feedback = Feedback::new(&metric, NESTING, &BITS, Isa::detect());
+    let mut changed = 0;
+    for (row, w) in clustered(&metric, &w, NESTING).iter_mut().zip(w.chunks(columns)) {
+        let (w, mut tables) = (in_order(&metric, w), values(&row.luts));
+        let mut codes: Vec<u8> = metric.factor.order().iter().map(|&j| row.codes[j]).collect();
+        let mut refit = Refit::new(&feedback);
+        refit.row(&w, &codes, row, &mut tables);
+        let want = descended(&metric, &tables, &w, &codes);
+        changed += codes.iter().zip(&want).filter(|(a, b)| a != b).count();
+        Descent::default().row(&feedback, &refit, &tables, &mut codes);
+        assert_eq!(codes, want);
+    }
+    assert!(changed > columns / 2, "{changed}");
+}
+
+#[test]
+fn rounds_take_off_what_feeding_forward_leaves() {
+    let columns = 416;
+    let (x, w) = (inputs(900, columns), weights(8, columns));
+    let metric = metric(&x, columns, Isa::detect());
+    let feedback = Feedback::new(&metric, NESTING, &BITS, Isa::detect());
+    let weighed = |errors: &[f64]| errors.iter().zip(&feedback.shares).map(|(e, s)| e * s).sum::<f64>();
+    let mut rows = clustered(&metric, &w, NESTING);
+    let all: Vec<f64> = w.chunks(columns).flat_map(|row| in_order(&metric, row)).collect();
+    let mut tables: Vec<_> = rows.iter().map(|row| values(&row.luts)).collect();
+    let mut codes = vec![0; w.len()];
+    feedback.pass(&tables, &all, &mut codes);
+    let mut forward = 0.0;
+    for (i, (row, tables)) in rows.iter().zip(&mut tables).enumerate() {
+        let own = i * columns..(i + 1) * columns;
+        let mut row = row.clone();
+        Refit::new(&feedback).row(&all[own.clone()], &codes[own], &mut row, tables);
+        forward += weighed(&row.errors);
+    }
+    feedback.improve(&mut rows, &w);
+    let after: f64 = rows.iter().map(|row| weighed(&row.errors)).sum();
+    assert!(after < 0.9 * forward, "{after} {forward}");
 }
 
 #[test]

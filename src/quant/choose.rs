@@ -6,6 +6,7 @@ use super::category::{self, Category};
 use super::codec::{can_read, can_write, is_quantized};
 use super::facts::Facts;
 use super::ftype::Ftype;
+use super::gptq::Gptq;
 use super::mixture::{self, Mixture, MixtureError, replacement};
 use super::problem::Problem;
 use super::recipe::Recipe;
@@ -110,11 +111,13 @@ pub(super) fn requires_importance(name: &str, ty: TypeId, ftype: Ftype) -> bool 
     }
 }
 
-/// True if a tensor has importance weights: one per column, for each of its stacked matrices.
+/// True if a tensor has importance weights: one per column, for each of its stacked matrices. A Hessian, which has them
+/// on its diagonal, is none, but serves where they are needed.
 pub(super) fn weigh(row: &Row, needs: bool, recipe: &Recipe, problems: &mut Vec<Problem>) -> bool {
     let missing = || Problem::NoImportance { tensor: row.name.clone(), ty: row.to };
     let Some(importance) = &recipe.importance else {
-        if needs {
+        let has_hessian = |gptq: &Gptq| gptq.hessians.header().weights.contains_key(&row.source.name);
+        if needs && !recipe.gptq.as_ref().is_some_and(has_hessian) {
             problems.push(missing());
         }
         return false;

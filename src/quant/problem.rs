@@ -97,7 +97,7 @@ impl Problem {
             }
             Problem::NoFeedback { .. } => (
                 "of a type that --gptq does not round to",
-                "it knows the Q and TQ types, IQ4_NL, IQ4_XS, MXFP4 and NVFP4: choose one of these, with --tensor-type where the mixture takes another",
+                "it knows the Q, IQ and TQ types, MXFP4 and NVFP4: choose one of these, with --tensor-type where the mixture takes another",
             ),
             Problem::NotPruned { .. } => (
                 "of a type that --sparse does not prune to",

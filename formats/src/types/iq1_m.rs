@@ -9,7 +9,9 @@
 //! x      = d * (2 s + 1) * (point +- 1/8)
 //! ```
 
+use super::cells::{Book, Cell, CellStep, Cells, Signs};
 use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
+use super::grid::{whole, whole_mut};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_to_f32, f32_to_f16};
@@ -60,6 +62,29 @@ fn steps(block: &[u8; BYTES], g: usize) -> i32 {
 fn point(block: &[u8; BYTES], l: usize) -> (u16, bool) {
     let high = block[HIGH + l / 2] >> (4 * (l % 2)) & 15;
     (u16::from(block[l]) | u16::from(high & 7) << 8, high >> 3 == 1)
+}
+
+/// What weights may be under scales and shifts that are decided.
+pub(super) const CELLS: Cells =
+    Cells { book: Book::Eights(&codebook::IQ1), signs: Signs::None, steps: cell_steps, place };
+
+fn cell_steps(block: &[u8], to: &mut [CellStep]) {
+    let block: &[u8; BYTES] = whole(block);
+    let d = scale(block);
+    for (l, to) in to.iter_mut().enumerate() {
+        let (_, down) = point(block, l);
+        *to = CellStep { scale: d * steps(block, l / 2) as f32, shift: if down { -SHIFT } else { SHIFT } };
+    }
+}
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    for (l, cell) in cells.iter().enumerate() {
+        let (point, at) = (cell.points[0], 4 * (l % 2));
+        block[l] = point as u8;
+        let nibbles = &mut block[HIGH + l / 2];
+        *nibbles = *nibbles & !(7 << at) | ((point >> 8) as u8) << at;
+    }
 }
 
 fn decode(row: &[u8], out: &mut [f32]) {

@@ -9,7 +9,9 @@
 //! x      = d * (2 s + 1) * (point +- 1/8)
 //! ```
 
+use super::cells::{Book, Cell, CellStep, Cells, Signs};
 use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
+use super::grid::{whole, whole_mut};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::lanes::{Portable, Simd};
 use super::num::{f16_at, put_f16};
@@ -40,6 +42,34 @@ pub const INFO: TypeInfo = TypeInfo {
     dot_ref: Some(dot_ref),
     ..TypeInfo::sized(TypeId::IQ1_S, "iq1_s", BLOCK, BYTES)
 };
+
+/// What weights may be under scales and shifts that are decided.
+pub(super) const CELLS: Cells =
+    Cells { book: Book::Eights(&codebook::IQ1), signs: Signs::None, steps: cell_steps, place };
+
+fn cell_steps(block: &[u8], steps: &mut [CellStep]) {
+    let block: &[u8; BYTES] = whole(block);
+    let d = f16_at(block, 0);
+    for (g, to) in steps.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let (_, steps, down) = group(block, g);
+        *to = [CellStep { scale: d * steps as f32, shift: if down { -SHIFT } else { SHIFT } }; 4];
+    }
+}
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    let (codes, high) = block[CODES..].split_at_mut(HIGH - CODES);
+    for (code, cell) in codes.iter_mut().zip(cells) {
+        *code = cell.points[0] as u8;
+    }
+    for (word, cells) in high.as_chunks_mut::<2>().0.iter_mut().zip(cells.as_chunks::<4>().0) {
+        let mut bits = u16::from_le_bytes(*word) >> 12 << 12;
+        for (l, cell) in cells.iter().enumerate() {
+            bits |= cell.points[0] >> 8 << (3 * l);
+        }
+        *word = bits.to_le_bytes();
+    }
+}
 
 /// A group of 32: its points, its scale in steps, and whether it is shifted down.
 fn group(block: &[u8; BYTES], g: usize) -> ([&'static [i8; 8]; 4], i32, bool) {

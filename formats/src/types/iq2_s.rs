@@ -11,7 +11,9 @@
 
 use std::sync::LazyLock;
 
+use super::cells::{Book, Cell, Cells, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids};
+use super::grid::whole_mut;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -36,6 +38,25 @@ pub const INFO: TypeInfo = codebook::info::<Iq2S, 8, GROUPS, BYTES>(
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
 );
+
+/// What weights may be under scales that are decided.
+pub(super) const CELLS: Cells = Cells {
+    book: Book::Eights(&codebook::IQ2_S),
+    signs: Signs::Free,
+    steps: codebook::steps::<Iq2S, 8, GROUPS, BYTES>,
+    place,
+};
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    block[HIGH..SCALES].fill(0);
+    for (l, cell) in cells.iter().enumerate() {
+        let point = cell.points[0];
+        block[CODES + l] = point as u8;
+        block[HIGH + l / 4] |= ((point >> 8) as u8) << (2 * (l % 4));
+        block[SIGNS + l] = cell.signs;
+    }
+}
 
 /// The parts of the type's codec.
 pub(super) struct Iq2S;

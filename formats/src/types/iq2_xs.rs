@@ -11,7 +11,9 @@
 
 use std::sync::LazyLock;
 
+use super::cells::{Book, Cell, Cells, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, with_even_sign};
+use super::grid::whole_mut;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -32,6 +34,21 @@ pub const INFO: TypeInfo = codebook::info::<Iq2Xs, 8, GROUPS, BYTES>(
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
 );
+
+/// What weights may be under scales that are decided.
+pub(super) const CELLS: Cells = Cells {
+    book: Book::Eights(&codebook::IQ2_XS),
+    signs: Signs::Even,
+    steps: codebook::steps::<Iq2Xs, 8, GROUPS, BYTES>,
+    place,
+};
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    for (code, cell) in block[CODES..SCALES].as_chunks_mut::<2>().0.iter_mut().zip(cells) {
+        *code = (cell.points[0] | u16::from(cell.signs & 0x7F) << 9).to_le_bytes();
+    }
+}
 
 /// The parts of the type's codec.
 pub(super) struct Iq2Xs;

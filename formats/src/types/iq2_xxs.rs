@@ -10,7 +10,9 @@
 
 use std::sync::LazyLock;
 
+use super::cells::{Book, Cell, Cells, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, scale_code, with_even_sign};
+use super::grid::whole_mut;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -26,6 +28,25 @@ pub const INFO: TypeInfo = codebook::info::<Iq2Xxs, 8, GROUPS, BYTES>(
     "iq2_xxs",
     &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, CODES)],
 );
+
+/// What weights may be under scales that are decided.
+pub(super) const CELLS: Cells = Cells {
+    book: Book::Eights(&codebook::IQ2_XXS),
+    signs: Signs::Even,
+    steps: codebook::steps::<Iq2Xxs, 8, GROUPS, BYTES>,
+    place,
+};
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    for (group, cells) in block[CODES..].as_chunks_mut::<8>().0.iter_mut().zip(cells.as_chunks::<4>().0) {
+        let (places, word) = group.split_at_mut(4);
+        for (place, cell) in places.iter_mut().zip(cells) {
+            *place = cell.points[0] as u8;
+        }
+        codebook::place_even_signs(cells, whole_mut(word));
+    }
+}
 
 /// The parts of the type's codec.
 pub(super) struct Iq2Xxs;

@@ -11,7 +11,9 @@
 
 use std::sync::LazyLock;
 
+use super::cells::{Book, Cell, Cells, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids};
+use super::grid::whole_mut;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -36,6 +38,27 @@ pub const INFO: TypeInfo = codebook::info::<Iq3S, 4, GROUPS, BYTES>(
         Field::new(Part::GroupScales, Format::Bits, SCALES),
     ],
 );
+
+/// What weights may be under scales that are decided.
+pub(super) const CELLS: Cells = Cells {
+    book: Book::Fours(&codebook::IQ3_S),
+    signs: Signs::Free,
+    steps: codebook::steps::<Iq3S, 4, GROUPS, BYTES>,
+    place,
+};
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    block[HIGH..SIGNS].fill(0);
+    for (l, cell) in cells.iter().enumerate() {
+        for (half, point) in cell.points.into_iter().enumerate() {
+            let place = 2 * l + half;
+            block[CODES + place] = point as u8;
+            block[HIGH + place / 8] |= ((point >> 8) as u8) << (place % 8);
+        }
+        block[SIGNS + l] = cell.signs;
+    }
+}
 
 /// The parts of the type's codec.
 pub(super) struct Iq3S;

@@ -10,7 +10,9 @@
 
 use std::sync::LazyLock;
 
+use super::cells::{Book, Cell, Cells, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, scale_code, with_even_sign};
+use super::grid::whole_mut;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -31,6 +33,25 @@ pub const INFO: TypeInfo = codebook::info::<Iq3Xxs, 4, GROUPS, BYTES>(
         Field::new(Part::Signs, Format::Bits, SIGNS),
     ],
 );
+
+/// What weights may be under scales that are decided.
+pub(super) const CELLS: Cells = Cells {
+    book: Book::Fours(&codebook::IQ3_XXS),
+    signs: Signs::Even,
+    steps: codebook::steps::<Iq3Xxs, 4, GROUPS, BYTES>,
+    place,
+};
+
+fn place(cells: &[Cell], block: &mut [u8]) {
+    let block: &mut [u8; BYTES] = whole_mut(block);
+    let (places, words) = block[CODES..].split_at_mut(SIGNS - CODES);
+    for (places, cell) in places.as_chunks_mut::<2>().0.iter_mut().zip(cells) {
+        *places = cell.points.map(|point| point as u8);
+    }
+    for (word, cells) in words.as_chunks_mut::<4>().0.iter_mut().zip(cells.as_chunks::<4>().0) {
+        codebook::place_even_signs(cells, word);
+    }
+}
 
 /// The parts of the type's codec.
 pub(super) struct Iq3Xxs;

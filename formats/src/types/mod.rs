@@ -9,6 +9,7 @@
 
 mod bf16;
 mod block32;
+pub mod cells;
 pub mod codebook;
 pub mod exact;
 mod f16;
@@ -178,6 +179,20 @@ impl TypeId {
             TypeId::Q4_K => &q4_k::GRID,
             TypeId::Q5_K => &q5_k::GRID,
             TypeId::Q6_K => &q6_k::GRID,
+            _ => return None,
+        })
+    }
+
+    /// The values of a block's points once its scales are decided; `None` for types that are no points of a codebook.
+    pub fn cells(self) -> Option<&'static cells::Cells> {
+        Some(match self {
+            TypeId::IQ1_S => &iq1_s::CELLS,
+            TypeId::IQ1_M => &iq1_m::CELLS,
+            TypeId::IQ2_XXS => &iq2_xxs::CELLS,
+            TypeId::IQ2_XS => &iq2_xs::CELLS,
+            TypeId::IQ2_S => &iq2_s::CELLS,
+            TypeId::IQ3_XXS => &iq3_xxs::CELLS,
+            TypeId::IQ3_S => &iq3_s::CELLS,
             _ => return None,
         })
     }

@@ -5,7 +5,7 @@
 //!
 //! Columns are taken in falling order of the diagonal of `H`: those that matter most are rounded while all others can
 //! still make up for their errors. Where two of four neighbours become zero, the four stay together and are taken in
-//! falling order of their sum. MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say
+//! falling order of their sum; so do the eight of a cell of a codebook. MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say
 //! what an error in a group costs once the columns behind it have made up for it as well as they can, which is what its
 //! search for scales asks.
 
@@ -85,6 +85,21 @@ impl Factor {
     /// # Errors
     /// Sums that no text can have.
     pub fn new(sums: &[f64], columns: usize, tokens: u64, options: &Options, isa: Isa) -> Result<Factor, HessianFault> {
+        Factor::together(sums, columns, tokens, options, 1, isa)
+    }
+
+    /// As [`Factor::new`], with every `together` columns from the first on side by side.
+    ///
+    /// # Errors
+    /// Sums that no text can have.
+    pub fn together(
+        sums: &[f64],
+        columns: usize,
+        tokens: u64,
+        options: &Options,
+        together: usize,
+        isa: Isa,
+    ) -> Result<Factor, HessianFault> {
         check(sums, columns)?;
         let scale = 2.0 / tokens as f64;
         let diagonal: Vec<f64> = (0..columns).map(|j| scale * sums[triangle(j) + j]).collect();
@@ -93,17 +108,16 @@ impl Factor {
         let mean = (0..columns).fold(0.0, |sum, j| sum + alive(j)) / columns as f64;
         let Options { group, mut damp, compat, sparse } = *options;
         let mut order: Vec<usize> = (0..columns).collect();
-        if sparse {
-            // Columns of which some become zero stay side by side.
+        // Columns of which some become zero stay side by side too.
+        let together = if sparse { OF } else { together };
+        if !compat {
             let of = |j: usize| {
-                let first = j / OF * OF;
-                let four = &diagonal[first..columns.min(first + OF)];
-                four.iter().fold(0.0, |sum, d| sum + d)
+                let first = j / together * together;
+                let own = &diagonal[first..columns.min(first + together)];
+                own.iter().fold(0.0, |sum, d| sum + d)
             };
-            order.sort_by(|&i, &j| of(j).total_cmp(&of(i)).then((i / OF).cmp(&(j / OF))));
-        } else if !compat {
             // Stable, so that equal columns stay in natural order.
-            order.sort_by(|&i, &j| diagonal[j].total_cmp(&diagonal[i]));
+            order.sort_by(|&i, &j| of(j).total_cmp(&of(i)).then((i / together).cmp(&(j / together))));
         }
         let (lower, added) = loop {
             let add = damp * mean;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use trine_formats::hessian::Reads;
 use trine_formats::types::TypeId;
+use trine_formats::types::cells::CELL;
 
 use super::experts::{InputSums, Inputs};
 use super::factor::Factor;
@@ -91,7 +92,7 @@ impl Feedback {
         if found != stacked {
             return Some(Problem::WrongHessian { tensor, found, expected: stacked, of: "experts" });
         }
-        if ty.grid().is_none() {
+        if ty.grid().is_none() && ty.cells().is_none() {
             return Some(Problem::NoFeedback { tensor, ty });
         }
         let unpruned = self.gptq.options.sparse && ty != TypeId::Q4_0;
@@ -111,36 +112,51 @@ impl Feedback {
         let blame = |fault| plan.rows[index].blame(fault);
         let inputs = Inputs::new(hessians, reads).map_err(blame)?;
         let matrices = reads.experts.max(1) as u64;
-        let mut damp: f64 = 0.0;
+        // Columns that are chosen together have a factor of their own, in which they are side by side.
+        let mut damps = [(1, 0.0), (CELL, 0.0)];
         let mut buffer = Vec::new();
         for number in reads.inputs().map(|input| (input - reads.first) as u64) {
             let InputSums { sums, tokens, is_filled } = inputs.of(number as usize).map_err(blame)?;
-            let factor = Factor::new(&sums, inputs.columns, tokens, options, isa).map_err(blame)?;
-            drop(sums);
-            damp = damp.max(factor.damp());
             self.report.experts += usize::from(reads.experts > 0);
             self.report.filled += usize::from(is_filled);
-            for &mate in &mates {
-                let row = &plan.rows[mate];
-                go_on(&run.options.cancel)?;
-                let (bytes, rows) = (row.bytes_from / matrices, row.weights() / row.columns().max(1) / matrices);
-                let reader = &run.readers[row.source.shard];
-                let data = reader.read_chunk(row, number * bytes, bytes as usize, &mut buffer)?;
-                let rounded = round(row, number * rows, data, &factor, options, isa).map_err(|fault| fault.of(row))?;
-                if let Some(loss) = lost(row, data, &rounded, isa) {
-                    self.ternary.add(row, loss);
-                    if !run.options.force && self.ternary.worst().is_some() {
-                        return Err(NotTernary(self.ternary.clone()).into());
-                    }
+            for (together, damp) in &mut damps {
+                let mut mates = mates.iter().filter(|mate| side_by_side(plan.rows[**mate].to) == *together).peekable();
+                if mates.peek().is_none() {
+                    continue;
                 }
-                run.output(mate).write(number * (row.bytes / matrices), &rounded)?;
+                let options = &options.together(*together);
+                let factor = Factor::together(&sums, inputs.columns, tokens, options, *together, isa).map_err(blame)?;
+                *damp = factor.damp().max(*damp);
+                for &mate in mates {
+                    let row = &plan.rows[mate];
+                    go_on(&run.options.cancel)?;
+                    let (bytes, rows) = (row.bytes_from / matrices, row.weights() / row.columns().max(1) / matrices);
+                    let reader = &run.readers[row.source.shard];
+                    let data = reader.read_chunk(row, number * bytes, bytes as usize, &mut buffer)?;
+                    let rounded =
+                        round(row, number * rows, data, &factor, options, isa).map_err(|fault| fault.of(row))?;
+                    if let Some(loss) = lost(row, data, &rounded, isa) {
+                        self.ternary.add(row, loss);
+                        if !run.options.force && self.ternary.worst().is_some() {
+                            return Err(NotTernary(self.ternary.clone()).into());
+                        }
+                    }
+                    run.output(mate).write(number * (row.bytes / matrices), &rounded)?;
+                }
             }
         }
         for mate in mates {
-            self.report.add(&plan.rows[mate], damp, options.damp);
+            let row = &plan.rows[mate];
+            let own = damps.iter().filter(|(together, _)| side_by_side(row.to) == *together);
+            own.for_each(|&(together, damp)| self.report.add(row, damp, options.together(together).damp));
         }
         Ok(())
     }
+}
+
+/// Columns of a type that are chosen together, 1 or [`CELL`].
+pub(super) fn side_by_side(ty: TypeId) -> usize {
+    if ty.cells().is_some() { CELL } else { 1 }
 }
 
 impl Method for Feedback {

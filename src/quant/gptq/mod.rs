@@ -17,7 +17,9 @@
 //! another, and threads share nothing but rows, so that the bytes depend neither on their number nor on the instruction
 //! set.
 
+mod celled;
 mod clip;
+mod coded;
 mod experts;
 mod factor;
 mod fault;
@@ -27,7 +29,6 @@ mod options;
 mod prune;
 mod rows;
 mod source;
-mod strip;
 mod tensor;
 
 pub(super) use factor::Factor;

@@ -10,6 +10,10 @@ use super::source::HessianFile;
 /// first GPTQ. MARLIN takes 0.1.
 pub const DAMP: f64 = 0.01;
 
+/// How many times as much is added for types whose columns are chosen together: their codebooks reach less far, and what
+/// few tokens say of the columns they do not tell apart costs more than it gains.
+const TOGETHER: f64 = 10.0;
+
 /// Steps of a hundredth by which the range of a group is narrowed in the search for its scale.
 pub(super) const SHRINKS: usize = 75;
 
@@ -30,6 +34,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The options for types of which so many columns are chosen together: above one, more is added to the diagonal.
+    pub(super) fn together(&self, columns: usize) -> Options {
+        let damp = if columns > 1 { (TOGETHER * self.damp).min(1.0) } else { self.damp };
+        Options { damp, ..*self }
+    }
+
     /// Scales of Q4_0 that are tried for a group.
     pub fn candidates(&self) -> usize {
         let signs = if self.compat { 1 } else { 2 };

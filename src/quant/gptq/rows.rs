@@ -2,10 +2,59 @@
 //! block in one product.
 
 use super::factor::Factor;
-use super::prune::OF;
-use super::strip::Strip;
 use crate::kernels::Isa;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
+
+/// Rows of one width that become one type, and how the columns of a block are rounded.
+pub trait Strip {
+    /// Adds a row of the tensor, whose blocks will be `blocks`.
+    fn push(&mut self, weights: &[f32], blocks: &mut [u8]);
+
+    /// Rounds the columns of a block of row number `row`, with their weights as earlier blocks have left them.
+    fn round(&mut self, row: usize, block: &mut Block<'_>);
+
+    /// Completes the blocks of all rows, whose codes are chosen.
+    fn write(&self, out: &mut [u8]);
+}
+
+/// Columns of a row that feed their errors back at once.
+pub struct Block<'a> {
+    /// The columns, by their numbers in the tensor.
+    pub order: &'a [usize],
+    /// Their weights, those that are rounded as the file holds them.
+    pub weights: &'a mut [f64],
+    /// Their part of `U`, row after row.
+    pub triangle: &'a [f64],
+    /// The errors of the rows of a line, column after column.
+    errors: &'a mut [f64],
+    /// The row in its line.
+    lane: usize,
+}
+
+impl Block<'_> {
+    /// `U_jj` of the columns from `i` on.
+    pub fn pivots<const N: usize>(&self, i: usize) -> [f64; N] {
+        std::array::from_fn(|j| self.triangle[(i + j) * (self.order.len() + 1)])
+    }
+
+    /// The part of `U` of the columns from `i` on.
+    pub fn upper<const N: usize>(&self, i: usize) -> [[f64; N]; N] {
+        let element = |r: usize, c: usize| self.triangle[(i + r) * self.order.len() + i + c];
+        std::array::from_fn(|r| std::array::from_fn(|c| element(r, c)))
+    }
+
+    /// Column `i` becomes `rounded`: the later ones make up for it.
+    pub fn feed(&mut self, i: usize, rounded: f64) {
+        let width = self.order.len();
+        let upper = &self.triangle[i * width..][i..width];
+        let error = (self.weights[i] - rounded) / upper[0];
+        self.errors[i * ROWS + self.lane] = error;
+        self.weights[i] = rounded;
+        for (w, u) in self.weights[i + 1..].iter_mut().zip(&upper[1..]) {
+            *w -= error * u;
+        }
+    }
+}
 
 /// Rounds the rows of a strip: `weights` are theirs, with the columns of each in the order of the factor, and become
 /// what the file holds.
@@ -15,7 +64,7 @@ use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
 ///
 /// # Panics
 /// When the weights are no whole rows.
-pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mut [f64]) {
+pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut dyn Strip, weights: &mut [f64]) {
     let columns = factor.columns();
     assert!(columns > 0 && columns.is_multiple_of(COLUMNS), "whole panels");
     let count = weights.len() / columns;
@@ -29,10 +78,9 @@ pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mu
         errors.clear();
         errors.resize(count.next_multiple_of(ROWS) * width, 0.0);
         for (r, row) in weights.chunks_exact_mut(columns).enumerate() {
-            let line = &mut errors[r / ROWS * ROWS * width..];
-            let mut keep = |i: usize, error| line[i * ROWS + r % ROWS] = error;
-            let order = &factor.order()[first..last];
-            round_block(strip, r, order, &mut row[first..last], &triangle, &mut keep);
+            let (errors, lane) = (&mut errors[r / ROWS * ROWS * width..], r % ROWS);
+            let (order, weights) = (&factor.order()[first..last], &mut row[first..last]);
+            strip.round(r, &mut Block { order, weights, triangle: &triangle, errors, lane });
         }
         for p in last / COLUMNS..columns / COLUMNS {
             let panel = factor.panel(p, first..last);
@@ -46,36 +94,6 @@ pub fn round_rows(isa: Isa, factor: &Factor, strip: &mut Strip<'_>, weights: &mu
                     }
                 }
             }
-        }
-    }
-}
-
-/// Rounds a block of row number `row`, whose columns are `order`, and keeps the error of every column.
-fn round_block(
-    strip: &mut Strip<'_>,
-    row: usize,
-    order: &[usize],
-    block: &mut [f64],
-    triangle: &[f64],
-    keep: &mut dyn FnMut(usize, f64),
-) {
-    let width = block.len();
-    let span = strip.span();
-    for (i, &column) in order.iter().enumerate() {
-        if strip.is_sparse() && i.is_multiple_of(OF) {
-            let pivots = std::array::from_fn(|j| triangle[(i + j) * (width + 1)]);
-            strip.prune(std::array::from_fn(|j| block[i + j]), pivots);
-        }
-        if let Some(span) = span.filter(|span| i.is_multiple_of(*span)) {
-            strip.reach(row, column, &block[i..width.min(i + span)]);
-        }
-        let upper = &triangle[i * width..][i..width];
-        let rounded = strip.round(row, column, block[i]);
-        let error = (block[i] - rounded) / upper[0];
-        keep(i, error);
-        block[i] = rounded;
-        for (w, u) in block[i + 1..].iter_mut().zip(&upper[1..]) {
-            *w -= error * u;
         }
     }
 }

@@ -3,10 +3,11 @@
 use rayon::prelude::*;
 use trine_formats::types::TypeId;
 
+use super::celled::Celled;
+use super::coded::Coded;
 use super::factor::Factor;
 use super::options::Options;
-use super::rows::round_rows;
-use super::strip::Strip;
+use super::rows::{Strip, round_rows};
 use crate::kernels::{self, Isa};
 use crate::quant::round::RowFault;
 use crate::quant::row::Row;
@@ -43,14 +44,21 @@ pub fn round(
     let (Some(info), Some(decode)) = (row.to.info(), kernels::decode_rows(row.from, isa)) else {
         unreachable!("{} to {} is no conversion", row.from, row.to);
     };
-    let (Some(grid), Some(encode)) = (row.to.grid(), kernels::encode_rows(row.to, isa)) else {
-        unreachable!("the plan takes types with a grid");
+    let Some(encode) = kernels::encode_rows(row.to, isa) else {
+        unreachable!("the plan takes types that are written");
+    };
+    let strip = || -> Box<dyn Strip + '_> {
+        match (row.to.grid(), row.to.cells()) {
+            (Some(grid), _) => Box::new(Coded::new(info, grid, encode, factor, options, isa)),
+            (_, Some(cells)) => Box::new(Celled::new(info, cells, encode, factor)),
+            _ => unreachable!("the plan takes types with a grid or a codebook"),
+        }
     };
     let strips = data.par_chunks(STRIP * from);
     strips.zip(out.par_chunks_mut(STRIP * to)).for_each(|(data, out)| {
         let mut floats = vec![0.0; columns];
         let mut weights = Vec::with_capacity(data.len() / from * columns);
-        let mut strip = Strip::new(info, grid, encode, factor, options, isa);
+        let mut strip = strip();
         for (data, blocks) in data.chunks_exact(from).zip(out.chunks_exact_mut(to)) {
             decode(data, &mut floats);
             for (j, w) in floats.iter_mut().enumerate() {
@@ -59,7 +67,7 @@ pub fn round(
             strip.push(&floats, blocks);
             weights.extend(factor.order().iter().map(|&j| f64::from(floats[j])));
         }
-        round_rows(isa, factor, &mut strip, &mut weights);
+        round_rows(isa, factor, &mut *strip, &mut weights);
         strip.write(out);
     });
     match first_bad(row.to, columns, &out) {

@@ -2,9 +2,11 @@
 
 use trine_formats::gguf::TensorInfo;
 use trine_formats::types::TypeId;
+use trine_formats::types::cells::CELL;
 
 use super::factor::Factor;
 use super::fault::HessianFault;
+use super::feedback::side_by_side;
 use super::{DAMP, Options, round};
 use crate::kernels::Isa;
 use crate::linalg::triangle;
@@ -80,7 +82,7 @@ fn group(group: usize) -> Options {
 /// Rounds `w` with the factor of `x`.
 fn rounded(x: &[f64], w: &[f32], columns: usize, to: TypeId, options: Options, isa: Isa) -> Vec<u8> {
     let tokens = (x.len() / columns) as u64;
-    let factor = Factor::new(&sums(x, columns), columns, tokens, &options, isa).unwrap();
+    let factor = Factor::together(&sums(x, columns), columns, tokens, &options, side_by_side(to), isa).unwrap();
     let row = row(columns, w.len() / columns, to);
     round(&row, 0, &bytes(w), &factor, &options, isa).unwrap()
 }
@@ -108,7 +110,7 @@ fn cost(x: &[f64], w: &[f32], q: &[f32], columns: usize) -> f64 {
     cost
 }
 
-const TYPES: [TypeId; 21] = [
+const TYPES: [TypeId; 28] = [
     TypeId::Q4_0,
     TypeId::Q4_1,
     TypeId::Q5_0,
@@ -130,6 +132,13 @@ const TYPES: [TypeId; 21] = [
     TypeId::PTQ1_0,
     TypeId::TQ2_0,
     TypeId::Q1_0,
+    TypeId::IQ1_S,
+    TypeId::IQ1_M,
+    TypeId::IQ2_XXS,
+    TypeId::IQ2_XS,
+    TypeId::IQ2_S,
+    TypeId::IQ3_XXS,
+    TypeId::IQ3_S,
 ];
 
 mod sparse;
@@ -187,6 +196,20 @@ fn the_triangle_is_that_of_the_inverse() {
             assert!(j >= i || factor.upper(i, j) == 0.0);
         }
     }
+}
+
+#[test]
+fn columns_that_are_chosen_together_stay_side_by_side() {
+    let columns = 160;
+    let sums = sums(&inputs(300, columns), columns);
+    let options = Options::default();
+    let factor = Factor::together(&sums, columns, 300, &options, CELL, Isa::detect()).unwrap();
+    let order = factor.order();
+    let cells = order.chunks(CELL);
+    assert!(cells.clone().all(|cell| cell[0].is_multiple_of(CELL) && cell.windows(2).all(|w| w[1] == w[0] + 1)));
+    let sum = |cell: &[usize]| cell.iter().map(|&j| sums[triangle(j) + j]).sum::<f64>();
+    assert!(cells.map(sum).is_sorted_by(|a, b| a >= b), "falling order");
+    assert_ne!(order[0], 0);
 }
 
 #[test]

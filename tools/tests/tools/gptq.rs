@@ -105,12 +105,13 @@ fn threads_and_instruction_sets_change_no_byte() {
         ("", "Q4_K_M"),
         ("--sparse 2:4", "Q4_0"),
         ("", "AP3-6"),
+        ("--pure --token-embedding-type q8_0 --tensor-type ffn_down=iq2_xxs --tensor-type attn_v=iq1_m", "IQ3_S"),
         ("--gptq-compat", "Q4_0"),
         ("", "Q8_0"),
         ("--pure --token-embedding-type q8_0", "IQ4_NL"),
         ("--tensor-type ffn_down=q5_1 --output-tensor-type q6_K", "Q5_0"),
     ];
-    for (words, ty) in &ways[..if is_long() { ways.len() } else { 4 }] {
+    for (words, ty) in &ways[..if is_long() { ways.len() } else { 5 }] {
         let words = format!("--gptq h.gguf {words} {MODEL}");
         tool::stdout(run(dir, &format!("{words} one.gguf {ty} 1")));
         tool::stdout(run(dir, &format!("{words} many.gguf {ty} 5")));

@@ -14,7 +14,8 @@ mod thirds;
 
 pub(super) use fit::{Again, BlockFit, Kind, scale_code};
 pub(super) use neighbours::Codebook;
-pub(super) use points::{Points, encode, encode_on, info};
+pub(super) use points::{Points, encode, encode_on, info, steps};
+pub(super) use signs::place_even_signs;
 pub use signs::with_even_sign;
 pub(super) use thirds::{Placed, Split, TernaryCodebook, ascending, ternary_codebook};
 

@@ -2,6 +2,8 @@
 
 use super::Unpacked;
 use super::fit::{BlockFit, Kind, fit_block};
+use crate::types::cells::{CELL, CellStep};
+use crate::types::grid::whole;
 use crate::types::k_block::{self, BLOCK, SuperBlocks, lane_sums};
 use crate::types::lanes::{Portable, Simd};
 use crate::types::num::f16_at;
@@ -70,6 +72,21 @@ pub(in crate::types) fn encode<T: Points<N, GROUPS, BYTES>, const N: usize, cons
     row: &mut [u8],
 ) {
     encode_on::<_, T, N, GROUPS, BYTES>(Portable, x, importance, row);
+}
+
+/// The steps of a block's cells, for [`Cells::steps`](crate::types::cells::Cells::steps).
+///
+/// # Panics
+/// When `block` is no whole block, or `steps` has not one place for each eight weights.
+pub(in crate::types) fn steps<T: Points<N, GROUPS, BYTES>, const N: usize, const GROUPS: usize, const BYTES: usize>(
+    block: &[u8],
+    steps: &mut [CellStep],
+) {
+    let block = whole(block);
+    let d = f16_at(block, 0);
+    for (steps, s) in steps.chunks_exact_mut(BLOCK / CELL / GROUPS).zip(T::unpack(block).scales) {
+        steps.fill(CellStep { scale: d * (0.5 + f32::from(s)) * (2.0 * T::UNIT), shift: 0.0 });
+    }
 }
 
 /// Per block `acc += (dw * dx) * sum`, `sum` being `(2 s + 1) * weight * quant` over all weights, an exact integer; at

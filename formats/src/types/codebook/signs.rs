@@ -1,11 +1,22 @@
 //! Signs that stand apart from magnitudes.
 
+use crate::types::cells::Cell;
+
 /// The signs of eight weights of which seven are stored: the number of negative weights is even. Only the low seven
 /// bits are looked at.
 #[inline]
 pub const fn with_even_sign(seven: u8) -> u8 {
     let seven = seven & 0x7F;
     seven | ((seven.count_ones() as u8 & 1) << 7)
+}
+
+/// Writes seven signs of each of four cells into a group's word, whose upper four bits stay.
+pub(in crate::types) fn place_even_signs(cells: &[Cell; 4], word: &mut [u8; 4]) {
+    let mut rest = u32::from_le_bytes(*word) >> 28 << 28;
+    for (l, cell) in cells.iter().enumerate() {
+        rest |= u32::from(cell.signs & 0x7F) << (7 * l);
+    }
+    *word = rest.to_le_bytes();
 }
 
 /// Magnitudes of eight values, and a bit for each that is negative (or NaN, as in the reference).

@@ -16,6 +16,7 @@ use super::factor::Factor;
 use super::multiples::Search;
 use super::options::Options;
 use super::prune::{OF, pruned};
+use super::rows::{Block, Strip};
 use crate::kernels::Isa;
 
 /// Types with one scale for a block, which their encoders take from its largest weight, whatever the importance.
@@ -32,8 +33,8 @@ enum Steps {
     WhenReached(Clip),
 }
 
-/// Rows of one width that become one type.
-pub struct Strip<'a> {
+/// Rows of one width that become one type, whose columns have codes of their own.
+pub struct Coded<'a> {
     factor: &'a Factor,
     info: &'static TypeInfo,
     grid: &'static Grid,
@@ -48,7 +49,7 @@ pub struct Strip<'a> {
     pruned: Option<[bool; OF]>,
 }
 
-impl<'a> Strip<'a> {
+impl<'a> Coded<'a> {
     /// No rows yet.
     pub fn new(
         info: &'static TypeInfo,
@@ -57,7 +58,7 @@ impl<'a> Strip<'a> {
         factor: &'a Factor,
         options: &Options,
         isa: Isa,
-    ) -> Strip<'a> {
+    ) -> Coded<'a> {
         let clip = match grid.levels {
             Levels::Even { lowest, count } if SEARCHED.contains(&info.id) => {
                 Some(Clip::new(lowest, count, options.compat, isa))
@@ -71,7 +72,7 @@ impl<'a> Strip<'a> {
             Some(clip) => (Steps::Searched(clip), grid.group),
             None => (Steps::Encoded(encode, Search::new(info, grid)), grid.group),
         };
-        Strip {
+        Coded {
             factor,
             info,
             grid,
@@ -83,14 +84,9 @@ impl<'a> Strip<'a> {
         }
     }
 
-    /// True if [`Strip::prune`] is to be called.
-    pub fn is_sparse(&self) -> bool {
+    /// True if two of four columns become zero.
+    fn is_sparse(&self) -> bool {
         self.pruned.is_some()
-    }
-
-    /// Four neighbouring columns are reached, with their weights as the errors so far have left them: two become zero.
-    pub fn prune(&mut self, weights: [f64; OF], pivots: [f64; OF]) {
-        self.pruned = Some(pruned(weights, pivots));
     }
 
     /// The weights that decide the scales: where some become zero, without those that would if nothing were fed back.
@@ -110,13 +106,37 @@ impl<'a> Strip<'a> {
         deciding.into()
     }
 
-    /// Columns after which [`Strip::reach`] is to be called, where it has something to do.
-    pub fn span(&self) -> Option<usize> {
+    /// Columns after which [`Coded::reach`] is to be called, where it has something to do.
+    fn span(&self) -> Option<usize> {
         matches!(self.how, Steps::WhenReached(_)).then_some(self.group)
     }
 
-    /// Adds a row of the tensor, whose blocks will be `blocks`.
-    pub fn push(&mut self, weights: &[f32], blocks: &mut [u8]) {
+    fn step(&self, row: usize, column: usize) -> usize {
+        row * self.factor.columns().div_ceil(self.group) + column / self.group
+    }
+
+    /// The group that starts at column `first` of row `row` is reached, with its weights as the errors so far have left
+    /// them.
+    fn reach(&mut self, row: usize, first: usize, weights: &[f64]) {
+        let at = self.step(row, first);
+        if let Steps::WhenReached(clip) = &mut self.how {
+            self.steps[at].scale = clip.by_factor(self.factor, first, weights);
+        }
+    }
+
+    /// Chooses the code of a column; the value that the file will hold.
+    fn code(&mut self, row: usize, column: usize, weight: f64) -> f64 {
+        let step = self.steps[self.step(row, column)];
+        let gone = self.pruned.is_some_and(|pruned| pruned[column % OF]);
+        let weight = if gone { 0.0 } else { weight };
+        let code = self.grid.nearest(step, weight);
+        self.codes[row * self.factor.columns() + column] = code;
+        self.grid.value(step, code).into()
+    }
+}
+
+impl Strip for Coded<'_> {
+    fn push(&mut self, weights: &[f32], blocks: &mut [u8]) {
         let importance = self.factor.importance();
         let before = self.steps.len();
         let groups = weights.len().div_ceil(self.group);
@@ -150,31 +170,22 @@ impl<'a> Strip<'a> {
         }
     }
 
-    fn step(&self, row: usize, column: usize) -> usize {
-        row * self.factor.columns().div_ceil(self.group) + column / self.group
-    }
-
-    /// The group that starts at column `first` of row `row` is reached, with its weights as the errors so far have left
-    /// them.
-    pub fn reach(&mut self, row: usize, first: usize, weights: &[f64]) {
-        let at = self.step(row, first);
-        if let Steps::WhenReached(clip) = &mut self.how {
-            self.steps[at].scale = clip.by_factor(self.factor, first, weights);
+    fn round(&mut self, row: usize, block: &mut Block<'_>) {
+        let (order, span) = (block.order, self.span());
+        for (i, &column) in order.iter().enumerate() {
+            if self.is_sparse() && i.is_multiple_of(OF) {
+                let weights = std::array::from_fn(|j| block.weights[i + j]);
+                self.pruned = Some(pruned(weights, block.pivots(i)));
+            }
+            if let Some(span) = span.filter(|span| i.is_multiple_of(*span)) {
+                self.reach(row, column, &block.weights[i..order.len().min(i + span)]);
+            }
+            let rounded = self.code(row, column, block.weights[i]);
+            block.feed(i, rounded);
         }
     }
 
-    /// Chooses the code of a column; the value that the file will hold.
-    pub fn round(&mut self, row: usize, column: usize, weight: f64) -> f64 {
-        let step = self.steps[self.step(row, column)];
-        let gone = self.pruned.is_some_and(|pruned| pruned[column % OF]);
-        let weight = if gone { 0.0 } else { weight };
-        let code = self.grid.nearest(step, weight);
-        self.codes[row * self.factor.columns() + column] = code;
-        self.grid.value(step, code).into()
-    }
-
-    /// Completes the blocks of all rows, whose codes are chosen.
-    pub fn write(&self, out: &mut [u8]) {
+    fn write(&self, out: &mut [u8]) {
         let blocks = out.chunks_exact_mut(self.info.bytes);
         let per_row = self.factor.columns() / self.info.block;
         for (b, (block, codes)) in blocks.zip(self.codes.chunks_exact(self.info.block)).enumerate() {

@@ -109,7 +109,7 @@ pub struct Search {
 /// A cell whose cost is known.
 struct Found {
     cell: Cell,
-    /// What is left of each weight, in units of its cost.
+    /// The sums whose squares are the cost, see [`Cost`].
     left: [f32; CELL],
     cost: f32,
 }

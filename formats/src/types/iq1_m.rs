@@ -64,7 +64,7 @@ fn point(block: &[u8; BYTES], l: usize) -> (u16, bool) {
     (u16::from(block[l]) | u16::from(high & 7) << 8, high >> 3 == 1)
 }
 
-/// What weights may be under scales and shifts that are decided.
+/// The values of weights under scales and shifts that are decided.
 pub(super) const CELLS: Cells =
     Cells { book: Book::Eights(&codebook::IQ1), signs: Signs::None, steps: cell_steps, place };
 

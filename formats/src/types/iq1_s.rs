@@ -43,7 +43,7 @@ pub const INFO: TypeInfo = TypeInfo {
     ..TypeInfo::sized(TypeId::IQ1_S, "iq1_s", BLOCK, BYTES)
 };
 
-/// What weights may be under scales and shifts that are decided.
+/// The values of weights under scales and shifts that are decided.
 pub(super) const CELLS: Cells =
     Cells { book: Book::Eights(&codebook::IQ1), signs: Signs::None, steps: cell_steps, place };
 

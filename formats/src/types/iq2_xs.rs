@@ -35,7 +35,7 @@ pub const INFO: TypeInfo = codebook::info::<Iq2Xs, 8, GROUPS, BYTES>(
     ],
 );
 
-/// What weights may be under scales that are decided.
+/// The values of weights under scales that are decided.
 pub(super) const CELLS: Cells = Cells {
     book: Book::Eights(&codebook::IQ2_XS),
     signs: Signs::Even,

@@ -29,7 +29,7 @@ pub const INFO: TypeInfo = codebook::info::<Iq2Xxs, 8, GROUPS, BYTES>(
     &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, CODES)],
 );
 
-/// What weights may be under scales that are decided.
+/// The values of weights under scales that are decided.
 pub(super) const CELLS: Cells = Cells {
     book: Book::Eights(&codebook::IQ2_XXS),
     signs: Signs::Even,

@@ -34,7 +34,7 @@ pub const INFO: TypeInfo = codebook::info::<Iq3Xxs, 4, GROUPS, BYTES>(
     ],
 );
 
-/// What weights may be under scales that are decided.
+/// The values of weights under scales that are decided.
 pub(super) const CELLS: Cells = Cells {
     book: Book::Fours(&codebook::IQ3_XXS),
     signs: Signs::Even,

@@ -19,7 +19,7 @@ pub struct Celled<'a> {
     encode: EncodeFn,
     /// The steps of all cells, row after row.
     steps: Vec<CellStep>,
-    /// What they become.
+    /// The cells that they become.
     chosen: Vec<Cell>,
 }
 

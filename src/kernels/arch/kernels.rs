@@ -14,6 +14,8 @@ pub(crate) struct Kernels {
     pub row_kernels: &'static [&'static [RowKernel]],
     /// Packed layouts with their products.
     pub layouts: &'static [&'static [Layout]],
+    /// Packed layouts whose products are looked up instead of multiplied.
+    pub lookups: &'static [&'static [Layout]],
     /// Encoders of activation types.
     pub quantize_act: fn(TypeId, Isa) -> Option<QuantizeAct>,
     /// Decoders of rows.
@@ -30,6 +32,7 @@ impl Kernels {
     pub const NONE: Kernels = Kernels {
         row_kernels: &[],
         layouts: &[],
+        lookups: &[],
         quantize_act: |_, _| None,
         decode_rows: |_, _| None,
         encode_rows: |_, _| None,

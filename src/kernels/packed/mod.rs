@@ -5,7 +5,7 @@ use trine_formats::types::TypeId;
 use crate::Isa;
 use crate::arch::FOLDERS;
 
-pub use crate::shared::packed::{Arena, Arranged, Encoding, Layout, Packing, multiply_groups};
+pub use crate::shared::packed::{Arena, Arranged, Encoding, Layout, Method, Packing, multiply_groups};
 
 #[cfg(test)]
 mod half_tests;
@@ -16,6 +16,17 @@ mod tests;
 /// highest instruction set that has any.
 pub fn layouts(ty: TypeId, isa: Isa) -> Vec<Packing> {
     best(all(), ty, isa)
+}
+
+/// The layouts of a weight type for an instruction set whose products are looked up: all those of the highest
+/// instruction set that has any. None is among [`layouts`]: results are the same, and speed decides which are used.
+pub fn lookups(ty: TypeId, isa: Isa) -> Vec<Packing> {
+    best(all_lookups(), ty, isa)
+}
+
+/// All layouts whose products are looked up.
+fn all_lookups() -> impl Iterator<Item = &'static Layout> {
+    FOLDERS.iter().flat_map(|folder| folder.lookups).copied().flatten()
 }
 
 /// All packed layouts.

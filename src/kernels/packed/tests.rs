@@ -3,7 +3,7 @@
 use trine_formats::types::ternary::quantize_tl;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
-use super::{Encoding, Packing, layouts, multiply_groups};
+use super::{Encoding, Packing, layouts, lookups, multiply_groups};
 use crate::shared::packed::Call;
 use crate::sizes::row_bytes;
 use crate::testing::{self, Random, same, skipped};
@@ -49,7 +49,7 @@ pub(super) fn compare(info: &TypeInfo, w: &[u8], acts: &[u8], n: usize, tokens: 
     let rows = w.len() / w_row;
     let dot = info.dot_ref.expect("a packed type has a dot product");
     for isa in isas() {
-        for p in layouts(info.id, isa).into_iter().chain(software(info.id, isa)) {
+        for p in with_lookups(info.id, isa).chain(software(info.id, isa)) {
             assert_eq!(Some(p.encoding), info.act.map(Encoding::Type));
             // The results are bit-identical at any prefetch distance.
             let ahead = [0, 64, 8192, 1 << 20][rows % 4];
@@ -95,6 +95,11 @@ fn isas() -> impl Iterator<Item = Isa> {
     testing::isas()
 }
 
+/// Layouts whose products are multiplied or looked up.
+fn with_lookups(ty: TypeId, isa: Isa) -> impl Iterator<Item = Packing> {
+    layouts(ty, isa).into_iter().chain(lookups(ty, isa))
+}
+
 /// Layouts over tiles in memory, in the turn of the portable instruction set.
 fn software(ty: TypeId, isa: Isa) -> Vec<Packing> {
     #[cfg(target_arch = "x86_64")]
@@ -109,7 +114,7 @@ fn software(ty: TypeId, isa: Isa) -> Vec<Packing> {
 #[test]
 fn no_kernel_runs_without_the_proof_of_what_it_needs() {
     let n = 256;
-    for p in super::all().filter(|p| p.needs.met_by(Isa::detect())) {
+    for p in super::all().chain(super::all_lookups()).filter(|p| p.needs.met_by(Isa::detect())) {
         let (group, acts) = (vec![0; (p.group_bytes)(n)], AlignedBytes::new((p.act_bytes)(n)));
         let run = |isa| {
             let mut out = vec![0.0; p.rows];
@@ -296,7 +301,7 @@ fn whole_row_ternary_layouts_give_the_bits_of_the_row_kernel() {
     for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
         let mut random = Random(0x7E57 + u64::from(ty.0));
         for isa in isas() {
-            for p in layouts(ty, isa).into_iter().chain(software(ty, isa)) {
+            for p in with_lookups(ty, isa).chain(software(ty, isa)) {
                 let Encoding::Int8(rule) = p.encoding else {
                     panic!("one scale per tensor means int8 tokens");
                 };

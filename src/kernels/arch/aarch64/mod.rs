@@ -13,11 +13,11 @@ mod simd;
 pub(crate) mod widely;
 
 use encode::{decode_rows, encode_rows, quantize_act};
-use packed::LAYOUTS;
+use packed::{LAYOUTS, LOOKUPS};
 
 /// Rows as files have them are multiplied, and compared, by the definitions.
 pub(super) const KERNELS: Kernels =
-    Kernels { layouts: LAYOUTS, quantize_act, decode_rows, encode_rows, ..Kernels::NONE };
+    Kernels { layouts: LAYOUTS, lookups: LOOKUPS, quantize_act, decode_rows, encode_rows, ..Kernels::NONE };
 
 /// A feature, and whether this processor has it.
 macro_rules! detected {

@@ -2,3 +2,5 @@
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod half;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod lookup;

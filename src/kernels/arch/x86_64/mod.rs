@@ -46,6 +46,7 @@ pub(super) const KERNELS: Kernels = Kernels {
         float::ROW_KERNELS,
     ],
     layouts: packed::LAYOUTS,
+    lookups: packed::LOOKUPS,
     quantize_act,
     decode_rows: encode::decode_rows,
     encode_rows: encode::encode_rows,

@@ -25,6 +25,8 @@ mod arena;
 pub(crate) mod block32;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod k_quants;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod lookup;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod nested;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -41,6 +43,17 @@ pub enum Encoding {
     Type(TypeId),
     /// A row of `super::ternary`.
     Int8(Quantizer),
+}
+
+/// How products with packed weights are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// By multiplying and adding.
+    MultiplyAdd,
+    /// By tables of sums of activations, with an entry for each value that some weights can have together.
+    Lookup,
+    /// By tables of sums of activations, with an entry for each value of a bit of some weights.
+    Bitwise,
 }
 
 /// How encoded activation rows are arranged. Layouts with the same key that are made for one instruction set read the
@@ -62,6 +75,15 @@ pub enum Arranged {
         quantizer: Quantizer,
         /// Columns of a unit.
         columns: usize,
+    },
+    /// Tables of sums of activations of this encoding.
+    Tables {
+        /// Name of the layout.
+        name: &'static str,
+        /// How they are looked up.
+        method: Method,
+        /// Encoding of the activations.
+        encoding: Encoding,
     },
     /// Half floats as `f64`.
     F16,
@@ -149,6 +171,14 @@ impl PartialEq for Packing {
 }
 
 impl Packing {
+    /// How its products are computed.
+    pub fn method(&self) -> Method {
+        match self.layout.acts {
+            Arranged::Tables { method, .. } => method,
+            _ => Method::MultiplyAdd,
+        }
+    }
+
     /// The layout, for a processor that has what it needs.
     pub(crate) fn new(layout: &'static Layout, isa: Isa) -> Packing {
         Packing { layout, isa }

@@ -27,6 +27,7 @@ mod k16_dotprod;
 mod k_one;
 mod k_tile;
 mod lanes;
+mod lookup;
 mod pair;
 mod q2_k;
 mod q4_k;
@@ -53,3 +54,6 @@ pub(super) const LAYOUTS: &[&[Layout]] = &[
     q4_k_dotprod::i8mm::LAYOUTS,
     half::LAYOUTS,
 ];
+
+/// Layouts whose products are looked up, element by element and bit by bit.
+pub(super) const LOOKUPS: &[&[Layout]] = &[lookup::TL1, lookup::TL2, lookup::QUATERNARY, lookup::BITWISE];

@@ -18,6 +18,7 @@ mod level_bytes;
 mod level_lookup;
 mod level_tiles;
 mod levels;
+mod lookup;
 mod q2_k;
 mod sets;
 mod t2;
@@ -52,6 +53,18 @@ pub(super) const LAYOUTS: &[&[Layout]] = &[
     avx2::q2_k::LAYOUTS,
     avx2::levels::LAYOUTS,
     avx2::levels::OF_IK,
+];
+
+/// Layouts whose products are looked up, element by element and bit by bit.
+pub(super) const LOOKUPS: &[&[Layout]] = &[
+    lookup::TL1_512,
+    lookup::TL2_512,
+    lookup::QUATERNARY_512,
+    lookup::BITWISE_512,
+    lookup::TL1,
+    lookup::TL2,
+    lookup::QUATERNARY,
+    lookup::BITWISE,
 ];
 
 /// Layouts whose kernels multiply tiles in memory instead of the processor's, for tests on any processor.

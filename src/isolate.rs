@@ -66,15 +66,20 @@ pub enum Failure {
 
 /// Stack of the thread: room for data that is nested as deeply as what is accepted can be.
 pub const STACK: usize = 192 << 20;
+/// WebAssembly without shared memory has no threads; it runs the whole program within bounds of its own instead.
+const THREADS: bool = !cfg!(all(target_family = "wasm", not(target_feature = "atomics")));
 /// How often time and memory are looked at.
 const TICK: Duration = Duration::from_millis(4);
 
 /// Runs `work` in a thread and gives up on it when it takes too much. The thread may then still be running: a program
-/// that gets [`Failure::Time`] or [`Failure::Memory`] should end.
+/// that gets [`Failure::Time`] or [`Failure::Memory`] should end. Where there are no threads, this one does the work.
 ///
 /// # Errors
 /// `work` took too much, panicked, or could not be begun.
 pub fn within<T: Send + 'static>(limits: Limits, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    if !THREADS {
+        return Ok(work());
+    }
     let (sender, receiver) = mpsc::channel();
     // Nobody listens any more when the watcher has given up. Nothing of what `work` owned is seen after a panic.
     let work = move || drop(sender.send(catch_unwind(AssertUnwindSafe(work))));

@@ -3,10 +3,10 @@
 # bytes stand the other way round. What cannot be had is said and skipped.
 #
 #   bash tools/ci-anywhere.sh            all
-#   bash tools/ci-anywhere.sh riscv64    one: aarch64, riscv64, s390x or windows
+#   bash tools/ci-anywhere.sh riscv64    one: aarch64, riscv64, s390x, windows, node, chromium or firefox
 #
 # Debian has what it takes: qemu-user-static, gcc-riscv64-linux-gnu, libc6-dev-riscv64-cross, gcc-s390x-linux-gnu,
-# libc6-dev-s390x-cross, wine, gcc-mingw-w64-x86-64; `rustup toolchain install nightly --component rust-src` and
+# libc6-dev-s390x-cross, wine, gcc-mingw-w64-x86-64, nodejs, chromium, firefox-esr; `rustup toolchain install nightly --component rust-src` and
 # `rustup target add x86_64-pc-windows-gnu` have the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -97,11 +97,27 @@ END
     compare windows wine "$target/x86_64-pc-windows-gnu/release/rgen.exe"
 }
 
-for system in ${1:-aarch64 riscv64 s390x windows}; do
+# The package for browsers, in one of them or in Node.js: files of many types, at one thread and several.
+web() {
+    have node || { skip "$1" "no node"; return; }
+    local out
+    if ! out=$(CARGO_TARGET_DIR=$target bash tools/web/test.sh "$1" 2>&1); then
+        printf '%s\n' "$out" | tail -20
+        printf '%-8s DIFFERS\n' "$1"
+        failed=1
+        return
+    fi
+    case $out in
+        *SKIPPED*) skip "$1" "$(printf '%s\n' "$out" | grep -m 1 SKIPPED | sed 's/.*SKIPPED: //')" ;;
+        *) printf '%-8s equal: %s models and settings\n' "$1" "$(printf '%s\n' "$out" | grep -c ' equal$')" ;;
+    esac
+}
+
+for system in ${1:-aarch64 riscv64 s390x windows node chromium firefox}; do
     case $system in
         aarch64 | riscv64 | s390x | windows) "$system" ;;
-        *) echo "error: '$system' is none of aarch64, riscv64, s390x, windows" >&2; exit 2 ;;
+        node | chromium | firefox) web "$system" ;;
+        *) echo "error: '$system' is none of aarch64, riscv64, s390x, windows, node, chromium, firefox" >&2; exit 2 ;;
     esac
 done
-[ -n "${1:-}" ] || skip browsers "there is no package for WebAssembly yet; tools/ci-others.sh compiles the engine for it"
 exit $failed

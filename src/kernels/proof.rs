@@ -101,6 +101,9 @@ proofs! {
     /// [`Level::I8mm`].
     #[cfg(target_arch = "aarch64")]
     I8mm: I8mm, false;
+    /// [`Level::Simd128`].
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128: Simd128, false;
 }
 
 /// Calls a function that is compiled for the instruction set: its loops become vectors of that width.

@@ -33,6 +33,10 @@ macro_rules! with_sets {
             /// The above with `SMMLA`, products of 2 x 8 by 8 x 2 matrices of bytes: Neoverse V1 and N2, Apple M2 and
             /// what came after them.
             I8mm "i8mm": Dotprod (target_arch = "aarch64") { $crate::arch::aarch64::detected!("i8mm") };
+            /// WebAssembly with vectors of 128 bits, in programs that are compiled for them: all browsers since 2023.
+            Simd128 "simd128": Scalar (all(target_arch = "wasm32", target_feature = "simd128")) {
+                vec![("simd128", true)]
+            };
         }
     };
 }

@@ -1,11 +1,11 @@
 //! A GGUF file and, where it is one of a split set, its other shards.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::split::{self, ShardName};
-use trine_formats::gguf::{ErrorKind, Gguf, GgufError, Limits, ModelFile, Shard};
+use trine_formats::gguf::{Bytes, ErrorKind, Gguf, GgufError, Limits, ModelFile, Shard};
 
 use super::guess::guess;
 use super::{OpenError, open_bytes};
@@ -43,6 +43,30 @@ pub fn open_file(path: impl AsRef<Path>, mmap: bool) -> Result<ModelFile, OpenEr
     ModelFile::new(shards).map_err(in_file)
 }
 
+/// A model whose files are in memory already: one, or all shards of a split one in their order, each with a name for
+/// messages.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// let bytes = std::fs::read("testdata/models/trilm-wt-5.8m-F16.gguf")?;
+/// let file = trine::open::file_in_memory(vec![("model.gguf".into(), Arc::new(bytes))])?;
+/// let model = trine::open::load(file, &trine::OpenOptions::default())?;
+/// assert_eq!(model.n_ctx_train(), 512);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`open_file`], with the name instead of a path; no files at all.
+pub fn file_in_memory(files: Vec<(PathBuf, Bytes)>) -> Result<ModelFile, OpenError> {
+    let first = files.first().map_or_else(PathBuf::new, |(name, _)| name.clone());
+    if files.is_empty() {
+        return Err(OpenError::Empty { path: first });
+    }
+    let shards: Result<_, OpenError> = files.into_iter().map(|(name, bytes)| shard(name, bytes)).collect();
+    ModelFile::new(shards?).map_err(|error| OpenError::Gguf { path: first, error: Box::new(error) })
+}
+
 /// The parts of a shard's name, taken from the path as given or from where its link points.
 fn shard_name(path: &Path, count: u32) -> Result<ShardName, OpenError> {
     let name = ShardName::parse(path)
@@ -55,9 +79,12 @@ fn shard_name(path: &Path, count: u32) -> Result<ShardName, OpenError> {
 }
 
 fn open_shard(path: &Path, mmap: bool) -> Result<Shard, OpenError> {
-    let bytes = open_bytes(path, mmap)?;
+    shard(path.to_owned(), open_bytes(path, mmap)?)
+}
+
+/// The file at `path` or of that name, whose bytes are there.
+fn shard(path: PathBuf, bytes: Bytes) -> Result<Shard, OpenError> {
     let content: &[u8] = (*bytes).as_ref();
-    let path = path.to_owned();
     let parsed = Gguf::parse(content, &Limits::default()).or_else(|e| match e.kind {
         ErrorKind::DataTruncated { .. } => prefix(content).ok_or(e),
         _ => Err(e),

@@ -24,7 +24,7 @@ use crate::tokenizer::Tokenizer;
 
 pub use bytes::open_bytes;
 pub use error::OpenError;
-pub use file::open_file;
+pub use file::{file_in_memory, open_file};
 pub use threads::usable_threads;
 
 /// Options for opening a model. The results are bit-identical under all of them but `number_path`, `adapters`, control

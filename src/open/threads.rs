@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 /// Threads to use: as many as `wanted`, else one per physical core, but not more than the processors that this
 /// process may use (its affinity and control group): threads that wait for each other's turn on a processor only hold
-/// each other up.
+/// each other up. Where the system does not tell, as in a browser, who asks for threads knows better.
 pub fn usable_threads(wanted: Option<usize>) -> usize {
-    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = wanted.or_else(physical_cores).unwrap_or(allowed);
-    wanted.clamp(1, allowed)
+    let allowed = std::thread::available_parallelism().ok().map(usize::from);
+    let wanted = wanted.or_else(physical_cores).or(allowed).unwrap_or(1);
+    wanted.clamp(1, allowed.unwrap_or(usize::MAX))
 }
 
 /// Distinct cores in Linux's list of processors; `None` where there is no such list.

@@ -54,6 +54,7 @@ pub const HOUSE: House = House {
           ("kit",       &["tests/kit"]),                    // fixtures of all tests
           ("xtask",     &["tools/xtask/src"]),              // commands of the project
           ("python",    &["tools/python/src"]),             // the Python package
+          ("web",       &["tools/web/src"]),                // the engine of the package for browsers
           ("program",   &["tools/trine/src"])],             // all tools in one program
         &[("serve",     &["tools/serve/src"])],             // the server as a program
         &[("http",      &["tools/serve/src/http"])],
@@ -124,12 +125,12 @@ pub const HOUSE: House = House {
     lines: 500,
     // Kernels, their memory and proofs, the pool, where files are mapped, where the outputs of several products are
     // written by the tasks of one region, where signals get their handlers, where NVIDIA's driver and the references'
-    // libraries are called.
+    // libraries are called, where JavaScript hands memory over.
     unsafe_places: &[
         "src/kernels/arch", "src/kernels/aligned", "src/kernels/proof", "src/kernels/shared/halves/memory",
         "src/kernels/shared/packed/arena", "src/cuda/driver", "src/pool", "src/open", "src/ops/product", "tools/src/signals",
         "compat-tests/src/ggml", "compat-tests/src/bench", "compat-tests/src/oracle", "compat-tests/benches/widely",
-        "compat-tests/fake-cuda/src/calls", "examples/vulkan/src/device",
+        "compat-tests/fake-cuda/src/calls", "examples/vulkan/src/device", "tools/web/src/lib", "tools/web/src/request",
     ],
     crates: &[
         ("trine_formats", "formats/src/lib.rs"),
@@ -144,6 +145,7 @@ pub const HOUSE: House = House {
         ("trine_testkit", "tests/kit/lib.rs"),
         ("trine_compat_tests", "compat-tests/src/lib.rs"),
         ("trine_python", "tools/python/src/lib.rs"),
+        ("trine_web", "tools/web/src/lib.rs"),
     ],
 };
 

@@ -8,7 +8,7 @@ use super::modules::Modules;
 use super::rules::between_rooms;
 
 /// Rooms that programs are made of; the others hold tests, emulators and commands of the project.
-const LEFT_OUT: &[&str] = &["proofs", "driver", "emulator", "kit", "xtask", "python"];
+const LEFT_OUT: &[&str] = &["proofs", "driver", "emulator", "kit", "xtask", "python", "web"];
 /// Width and height of a room, and distance from floor to floor.
 const ROOM: (usize, usize, usize) = (84, 24, 44);
 /// Width of the picture.

@@ -65,6 +65,9 @@ pub const AVX512_ROWS: usize = 5;
 /// Rows of sums that NEON's registers hold: 32 of 2 `f64`, less the same.
 pub const NEON_ROWS: usize = 4;
 
+/// Rows of sums that the 16 registers of most machines under WebAssembly hold: each has 4 vectors of 2 `f64`, less the same.
+pub const SIMD128_ROWS: usize = 2;
+
 /// Magnitude and sign of a widened half float.
 const MASK: u64 = 0x81FF_FC00_0000_0000;
 /// The same of a widened bfloat.

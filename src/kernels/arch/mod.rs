@@ -12,6 +12,8 @@ pub(crate) mod widely;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) mod wasm32;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 #[cfg(target_arch = "x86_64")]
@@ -33,6 +35,8 @@ macro_rules! folders {
             aarch64::KERNELS,
             #[cfg(target_arch = "x86_64")]
             x86_64::KERNELS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            wasm32::KERNELS,
             $($($folder::KERNELS,)?)*
         ];
     };

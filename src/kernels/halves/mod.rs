@@ -27,6 +27,7 @@ pub fn rows_at_once(isa: Isa) -> usize {
         Level::Avx2 => doubles::AVX2_ROWS,
         Level::Avx512 => doubles::AVX512_ROWS,
         Level::Neon | Level::Dotprod | Level::I8mm => doubles::NEON_ROWS,
+        Level::Simd128 => doubles::SIMD128_ROWS,
         _ => 1,
     }
 }

@@ -110,7 +110,7 @@ fn software(ty: TypeId, isa: Isa) -> Vec<Packing> {
     Vec::new()
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(panic = "unwind")]
 #[test]
 fn no_kernel_runs_without_the_proof_of_what_it_needs() {
     let n = 256;

@@ -15,6 +15,8 @@ pub(crate) mod none;
 #[cfg(target_arch = "x86_64")]
 mod strips;
 mod sums;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) mod wasm32;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 

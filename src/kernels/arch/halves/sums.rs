@@ -9,6 +9,8 @@ use std::ops::Range;
 use super::native::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::native::{Avx2, Avx512};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::wasm32::Simd128;
 use crate::AlignedBytes;
 use crate::arch::doubles::{Doubles, Scalar};
 use crate::shared::halves::{BLOCK, LANES, LINE, Line, STEPS};
@@ -268,6 +270,8 @@ impl<T: Target, const BRAIN: bool> Call<'_, T, BRAIN> {
                 Level::Avx512 => self.avx512(),
                 #[cfg(target_arch = "aarch64")]
                 Level::Neon | Level::Dotprod | Level::I8mm => self.neon(),
+                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                Level::Simd128 => self.all::<Simd128>(),
                 // The portable one, and those of other architectures, which are never found here.
                 _ => self.all::<Scalar>(),
             }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use trine_formats::gguf::{Blob, ByteStore};
 
+use crate::AlignedBytes;
+
 /// Size of a map; untouched parts take no memory.
 const CHUNK: usize = 256 << 20;
 /// Start of every region: a line of the cache, so that vector loads do not straddle two.
@@ -38,6 +40,17 @@ impl AsRef<[u8]> for Region {
 
 impl ByteStore for Region {}
 
+/// A region where there are no maps.
+struct Heap(AlignedBytes);
+
+impl AsRef<[u8]> for Heap {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl ByteStore for Heap {}
+
 /// Hands out regions of large maps.
 #[derive(Default)]
 pub struct Arena {
@@ -56,11 +69,16 @@ impl Arena {
     pub fn region(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> io::Result<Option<Blob>> {
         let map = match self.map.take() {
             Some(map) if map.len() - self.used >= len => map,
-            _ => {
-                // Maps need not start at a large page; what lies before the first is as good as any.
-                self.used = 0;
-                Arc::new(new_map(len.max(CHUNK))?)
-            }
+            _ => match new_map(len.max(CHUNK)) {
+                Ok(map) => {
+                    // Maps need not start at a large page; what lies before the first is as good as any.
+                    self.used = 0;
+                    Arc::new(map)
+                }
+                // There are no maps in WebAssembly: each region has memory of its own there.
+                Err(e) if e.kind() == io::ErrorKind::Unsupported => return Ok(self.in_heap(len, fill)),
+                Err(e) => return Err(e),
+            },
         };
         let start = self.used;
         // SAFETY: `start + len` is at most the map's length, which was compared above or is that of a new map. The
@@ -74,6 +92,14 @@ impl Arena {
         }
         self.map = Some(map);
         Ok(region.and_then(|region| Blob::new(Arc::new(region), 0..len)))
+    }
+
+    /// [`Arena::region`] in memory of the heap.
+    fn in_heap(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Blob> {
+        let mut bytes = AlignedBytes::new(len);
+        fill(&mut bytes).then_some(())?;
+        self.total += len;
+        Blob::new(Arc::new(Heap(bytes)), 0..len)
     }
 
     /// Bytes of all regions.
@@ -121,6 +147,19 @@ mod tests {
         }
         let total: usize = regions.iter().map(|r| r.1).sum();
         assert_eq!(arena.bytes(), total);
+    }
+
+    #[test]
+    fn regions_of_the_heap_are_aligned_too() {
+        let mut arena = Arena::default();
+        assert!(arena.in_heap(100, |_| false).is_none());
+        let region = arena.in_heap(100, |r| {
+            r.fill(7);
+            true
+        });
+        let region = region.expect("filled");
+        assert!(region.as_ptr().addr().is_multiple_of(ALIGN) && region.iter().all(|&b| b == 7));
+        assert_eq!((region.len(), arena.bytes()), (100, 100));
     }
 
     #[test]

@@ -6,16 +6,16 @@
 //!         Q8_KV: f32, that of the row again)
 //!         R offsets (f16)                    Q4_1, Q5_1
 //!         4R bytes of fifth bits             Q5_0, Q5_1: of element 4g + i of row r
-//!           x86   8 masks of 4R bits: bit 4r + i of mask g
-//!           ARM   4R bytes: bit g of byte 4r + i
+//!           R 32  8 masks of 4R bits: bit 4r + i of mask g
+//!           R 16  4R bytes: bit g of byte 4r + i
 //!         8 or 4 lines of 4R bytes           in line g, row r owns bytes 4r .. 4r + 4:
-//!           Q8_0    elements 4g + i; x86: plus 128
+//!           Q8_0    elements 4g + i; but for ARM: plus 128
 //!           others  low nibble element 4g + i, high nibble element 16 + 4g + i
 //! ```
 //!
 //! A register holds the same four elements of as many rows as it has dwords; they meet a dword of a token. On x86 R is
 //! 32: all parts of a block but the scales of MXFP4 are whole lines of the cache, so that no load straddles two, and
-//! two vectors of rows share every broadcast of activations. On ARM, whose vectors are short, R is 16.
+//! two vectors of rows share every broadcast of activations. On ARM and in WebAssembly, whose vectors are short, R is 16.
 
 use trine_formats::types::TypeId;
 use trine_formats::types::num::f16_to_f32;
@@ -26,13 +26,13 @@ use crate::Isa;
 use crate::proof::Needs;
 use crate::sizes::row_bytes;
 
-/// True if products take codes with a sign, as ARM's do; those of x86 take them without.
+/// True if products take codes with a sign, as ARM's do; the others take them without.
 const SIGNED: bool = cfg!(target_arch = "aarch64");
 /// Difference of codes of eight bits and their values.
 const BIAS_OF_BYTES: i32 = if SIGNED { 0 } else { 128 };
 
 /// Rows of a group.
-pub(crate) const ROWS: usize = if cfg!(target_arch = "aarch64") { 16 } else { 32 };
+pub(crate) const ROWS: usize = if cfg!(any(target_arch = "aarch64", target_arch = "wasm32")) { 16 } else { 32 };
 /// Bytes of a line of codes, and of all fifth bits of a block.
 pub(crate) const LINE: usize = 4 * ROWS;
 
@@ -294,7 +294,7 @@ pub(crate) fn pack<B: Block32>(_: Isa, w: &[u8], n: usize, out: &mut [u8]) -> bo
         }
         if B::FIFTH_AT.is_some() {
             let to = &mut out[B::MASKS_START..][..LINE];
-            if SIGNED {
+            if ROWS == 16 {
                 for (bit, to) in to.iter_mut().enumerate() {
                     *to = (0..8).fold(0, |byte, g| byte | ((masks[g] >> bit & 1) as u8) << g);
                 }

@@ -16,22 +16,17 @@ use trine_formats::types::TypeId;
 
 use super::ternary::Quantizer;
 use crate::proof::Needs;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::sizes::{MAX_COLUMNS, size};
 use crate::{Floats, Isa};
 
 mod arena;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod block32;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod k_quants;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod lookup;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod nested;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod spans;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod t2;
 
 pub use arena::Arena;
@@ -203,12 +198,10 @@ impl Packing {
 }
 
 /// `$layout` of several types.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! layouts_of {
     ($layout:ident: $($codes:ident)*) => { [$($layout::<$codes>()),*] };
     ($layout:ident, $products:ty: $($codes:ident)*) => { [$($layout::<$products, $codes>()),*] };
 }
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) use layouts_of;
 
 thread_local! {
@@ -258,7 +251,6 @@ pub fn multiply_groups(
     });
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 impl Call<'_> {
     /// Checks what every kernel of a layout relies on: the proof of what it needs, and the lengths. Compiled into each
     /// kernel, which knows its layout: small models spend a twentieth of a token here otherwise.
@@ -282,7 +274,6 @@ impl Call<'_> {
 
 /// Dword `i` of `bytes`.
 #[inline]
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn dword(bytes: &[u8], i: usize) -> [u8; 4] {
     let b = &bytes[4 * i..4 * i + 4];
     [b[0], b[1], b[2], b[3]]

@@ -21,7 +21,7 @@ use crate::Isa;
 const D: usize = 64;
 
 /// True if products take weights with a sign, as ARM's do: codes then are the weights in two's complement, of which
-/// x86's exceed them by [`Layout16::OFFSET`].
+/// those of others exceed them by [`Layout16::OFFSET`].
 const SIGNED: bool = cfg!(target_arch = "aarch64");
 
 /// How a type's blocks are laid out.

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The package for browsers against rgen: hashes of logits, texts, errors, the cache.
+#
+#   bash tools/web/test.sh                          in Node.js
+#   bash tools/web/test.sh node chromium firefox    there, and in browsers without a screen
+#
+# Debian has chromium and firefox-esr. Says SKIPPED where something is not at hand. TRINE_BIN is a folder with rgen and rquantize; without
+# it they are built. The modules are built unless they are there.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=${CARGO_TARGET_DIR:-$PWD/tools/web/target}
+models=$target/web-models
+command -v node >/dev/null || { echo "SKIPPED: the package for browsers was not tested: no node"; exit 0; }
+if [ ! -f tools/web/package/trine.wasm ] || [ ! -f tools/web/package/trine-threads.wasm ]; then
+    bash tools/web/build.sh
+    [ -f tools/web/package/trine-threads.wasm ] || exit 0
+fi
+if [ -z "${TRINE_BIN:-}" ]; then
+    CARGO_TARGET_DIR=$target cargo build --quiet --release -p trine-tools --no-default-features --bin rgen --bin rquantize
+    TRINE_BIN=$target/release
+fi
+mkdir -p "$models"
+cp testdata/models/trilm-wt-5.8m-F16.gguf "$models/F16.gguf"
+for type in TQ2_0 TQ1_0 Q8_0 Q4_0 Q4_K_M Q5_K_M Q6_K Q3_K_M AP3-8; do
+    [ -f "$models/$type.gguf" ] || "$TRINE_BIN/rquantize" "$models/F16.gguf" "$models/$type.gguf" "$type" >/dev/null 2>&1
+done
+node tools/web/tests/expect.mjs "$TRINE_BIN/rgen" "$models"
+cp tools/web/tests/page.html "$models/"
+failed=0
+for where in "${@:-node}"; do
+    program=$where
+    [ "$where" != firefox ] || program=firefox-esr
+    command -v "$program" >/dev/null || { echo "$where SKIPPED: no $program"; continue; }
+    timeout 1200 node tools/web/tests/main.mjs "$models" "$where" | sed "s/^/$where: /" || failed=1
+done
+exit $failed

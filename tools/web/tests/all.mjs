@@ -1,0 +1,142 @@
+// The tests of the package, the same in Node.js and in browsers. `expected.json` has, for each model, what rgen computed of it.
+
+/** Throws where `got` is not `wanted`. */
+function equal(what, got, wanted) {
+    const [a, b] = [JSON.stringify(got), JSON.stringify(wanted)];
+    if (a !== b) throw new Error(`${what}: ${a} instead of ${b}`);
+}
+
+/** The message of what `work` throws. */
+async function failure(work) {
+    try {
+        await work();
+    } catch (e) {
+        return e.message;
+    }
+    return "no error";
+}
+
+/**
+ * Runs all tests; the lines of `report` say what was done.
+ * @param {typeof import("../package/index.js")} trine
+ * @param {string} base where models and `expected.json` are
+ * @param {boolean} isolated true if several threads are to be had
+ * @param {(line: string) => void} report
+ */
+export async function run(trine, base, isolated, report) {
+    const { Model } = trine;
+    const { prompt, models } = await (await fetch(`${base}/expected.json`)).json();
+    const threads = isolated ? [1, 3] : [1];
+    for (const { file, sha256, text, tokens } of models) {
+        for (const count of threads) {
+            for (const isa of ["scalar", undefined]) {
+                const model = await Model.load(`${base}/${file}`, { threads: count, isa });
+                const what = `${file}, ${model.info.threads} threads, ${model.info.isa}`;
+                equal(`${what}: threads`, model.info.threads, count);
+                const logits = await model.logits(prompt);
+                equal(`${what}: logits`, logits.sha256, sha256);
+                const done = await model.complete(prompt, { temperature: 0, max_tokens: tokens.length });
+                equal(`${what}: text`, [done.text, done.tokens, done.end], [text, tokens, "length"]);
+                report(`${what}: ${sha256.slice(0, 16)} equal`);
+                model.close();
+            }
+        }
+    }
+    await conversations(trine, `${base}/${models[0].file}`, prompt, report);
+    await abort(trine, `${base}/${models[0].file}`, prompt, report);
+    await errors(trine, base, models[0].file, report);
+}
+
+async function conversations({ Model }, url, prompt, report) {
+    const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
+    const model = await Model.load(bytes);
+    const said = [{ role: "user", content: "Hello" }];
+    equal("template", await model.render(said, "chatml"), "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+    equal("no template", await failure(() => model.render(said)), "the model has no chat template; name one as 'template'");
+    const answer = await model.complete(said, { template: "chatml", temperature: 0, max_tokens: 4 });
+    equal("an answer's tokens", answer.tokens.length, 4);
+    const tokens = await model.tokenize(prompt);
+    equal("tokens and back", (await model.detokenize(tokens)).trim(), prompt);
+    equal("tokens as prompt", await model.logits(tokens), await model.logits(prompt));
+    const [one, two, other] = [await model.embed("The game of chess"), await model.embed("A game of chess"), await model.embed("1997")];
+    const cosine = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+    equal("a vector's length", Math.round(cosine(one, one) * 1e4), 1e4);
+    equal("texts of like meaning", cosine(one, two) > cosine(one, other), true);
+    equal("an unknown option", await failure(() => model.complete("a", { warmth: 1 })), "there is no option 'warmth'");
+    equal("a bad value", (await failure(() => model.complete("a", { top_p: 2 }))).startsWith("top_p must be a number from 0 to 1"), true);
+    model.close();
+    equal("a closed model", await failure(() => model.tokenize("a")), "the model was closed");
+    report("template, conversation, tokens, vectors, options: as they should be");
+}
+
+/** A text is ended in the middle, and others go on; the caller's own thread is free all the time. */
+async function abort({ Model }, url, prompt, report) {
+    const model = await Model.load(url);
+    const stop = new AbortController();
+    const seen = [];
+    const text = model.generate(prompt, { temperature: 0, ignore_eos: true, signal: stop.signal });
+    let end;
+    for (;;) {
+        const { done, value } = await text.next();
+        if (done) {
+            end = value.end;
+            break;
+        }
+        seen.push(value.token);
+        if (seen.length === 5) stop.abort();
+    }
+    equal("an ended text", end, "cancelled");
+    // Who stops asking ends it too.
+    for await (const chunk of model.generate(prompt, { temperature: 0, ignore_eos: true })) {
+        equal("the same text again", chunk.token, seen[0]);
+        break;
+    }
+    const again = await model.complete(prompt, { temperature: 0, max_tokens: 5 });
+    equal("a text behind ended ones", again.tokens, seen.slice(0, 5));
+    // Turns of the caller's loop while the worker is busy.
+    let turns = 0;
+    let busy = true;
+    const work = model.logits("The game of chess ".repeat(60)).finally(() => (busy = false));
+    while (busy) {
+        await new Promise((done) => setTimeout(done, 0));
+        turns++;
+    }
+    await work;
+    equal("turns while the worker is busy", turns > 3, true);
+    model.close();
+    report("a text ends where it is told to, and the page is free meanwhile");
+}
+
+async function errors({ Model }, base, file, report) {
+    const message = (from, options) => failure(() => Model.load(from, options));
+    equal("a bad URL", await message(`${base}/nothing.gguf`), `cannot fetch '${base}/nothing.gguf': the server answers 404 Not Found`);
+    equal("no server", (await message("http://127.0.0.1:9/a.gguf")).startsWith("cannot fetch 'http://127.0.0.1:9/a.gguf': the server is not there"), true);
+    equal("no model", (await message(`${base}/page.html`)).includes("is not a GGUF file: it looks like"), true);
+    const cut = new Uint8Array(await (await fetch(`${base}/${file}`)).arrayBuffer()).slice(0, 100_000);
+    equal("a file that was cut off", (await message(cut)).startsWith("'file 1': "), true);
+    const stop = new AbortController();
+    stop.abort();
+    equal("an ended download", await message(`${base}/${file}`, { signal: stop.signal, cache: "off" }), "it was cancelled");
+    report("errors are one sentence each");
+}
+
+/** Files are kept in the origin's file system, and fetched again where that is asked for. Browsers only. */
+export async function cache({ Model, clearCache }, base, report) {
+    const { models } = await (await fetch(`${base}/expected.json`)).json();
+    const url = `${base}/${models[0].file}`;
+    await clearCache();
+    const cached = async (cache) => {
+        const seen = new Set();
+        const model = await Model.load(url, { cache, onProgress: (p) => seen.add(p.cached) });
+        model.close();
+        return [...seen];
+    };
+    equal("first from the server", await cached("on"), [false]);
+    equal("then from the cache", await cached("on"), [true]);
+    equal("again from the server", await cached("reload"), [false]);
+    equal("and from the cache", await cached("on"), [true]);
+    equal("without cache", await cached("off"), [false]);
+    await clearCache();
+    equal("cleared", await cached("on"), [false]);
+    report("files are kept and found again");
+}

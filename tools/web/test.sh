@@ -19,6 +19,12 @@ if [ -z "${TRINE_BIN:-}" ]; then
     CARGO_TARGET_DIR=$target cargo build --quiet --release -p trine-tools --no-default-features --bin rgen --bin rquantize
     TRINE_BIN=$target/release
 fi
+if (cd tools/web && npm install --no-audit --no-fund --no-package-lock --silent) >/dev/null 2>&1; then
+    tools/web/node_modules/.bin/tsc -p tools/web/tests
+    echo "types: as a program uses them"
+else
+    echo "types: not read, npm cannot fetch TypeScript"
+fi
 mkdir -p "$models"
 cp testdata/models/trilm-wt-5.8m-F16.gguf "$models/F16.gguf"
 for type in TQ2_0 TQ1_0 Q8_0 Q4_0 Q4_K_M Q5_K_M Q6_K Q3_K_M AP3-8; do

@@ -112,7 +112,7 @@ unsafe fn step<B: Block32, const N: usize>(
     // SAFETY: a record has 32 words, a scale, a start and a sum; the block has the offsets that its type has.
     unsafe {
         let dw = scales::<B>(block, r);
-        let isums: [Sums; N] = eight([ZERO; N], w, acts.map(|act| act.cast()), FOUR);
+        let isums: [Sums; N] = eight([ZERO; N], w, acts.map(|act| act.cast()));
         for ((sums, isum), act) in sums.iter_mut().zip(isums).zip(acts) {
             let dx = v128_load32_splat(act.add(SCALE).cast());
             let isum = i32x4_add(total(isum), v128_load32_splat(act.add(START).cast()));

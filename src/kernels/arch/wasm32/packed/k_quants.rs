@@ -103,7 +103,7 @@ fn turns(tokens: usize, w: &[Words; 8], at: impl Fn(usize) -> *const i16, mut pu
     // SAFETY: 32 words of each token are where `at` says.
     unsafe {
         while t + TURN <= tokens {
-            let sums = eight([ZERO; TURN], w, std::array::from_fn(|i| at(t + i)), FOUR);
+            let sums = eight([ZERO; TURN], w, std::array::from_fn(|i| at(t + i)));
             sums.into_iter().enumerate().for_each(|(i, sums)| put(t + i, total(sums)));
             t += TURN;
         }

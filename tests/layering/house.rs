@@ -130,7 +130,7 @@ pub const HOUSE: House = House {
         "src/kernels/arch", "src/kernels/aligned", "src/kernels/proof", "src/kernels/shared/halves/memory",
         "src/kernels/shared/packed/arena", "src/cuda/driver", "src/pool", "src/open", "src/ops/product", "tools/src/signals",
         "compat-tests/src/ggml", "compat-tests/src/bench", "compat-tests/src/oracle", "compat-tests/benches/widely",
-        "compat-tests/fake-cuda/src/calls", "examples/vulkan/src/device", "tools/web/src/lib", "tools/web/src/request",
+        "compat-tests/fake-cuda/src/calls", "examples/vulkan/src/device", "tools/web/src/lib", "tools/web/src/request", "tools/web/src/memory",
     ],
     crates: &[
         ("trine_formats", "formats/src/lib.rs"),

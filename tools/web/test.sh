@@ -3,6 +3,7 @@
 #
 #   bash tools/web/test.sh                          in Node.js
 #   bash tools/web/test.sh node chromium firefox    there, and in browsers without a screen
+#   bash tools/web/test.sh kernels                  kernels against their definitions, on random bytes, in Node.js
 #
 # Debian has chromium and firefox-esr. Says SKIPPED where something is not at hand. TRINE_BIN is a folder with rgen and rquantize; without
 # it they are built. The modules are built unless they are there.
@@ -10,7 +11,19 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/tools/web/target}
 models=$target/web-models
+# Packed products and sums of half floats: what has kernels of its own. The definitions need no test in another language.
+kernels() {
+    local runner="node --no-warnings $PWD/tools/web/run.mjs"
+    RUSTFLAGS="-C target-feature=+simd128" CARGO_TARGET_DIR=$target CARGO_TARGET_WASM32_WASIP1_RUNNER=$runner \
+        cargo test --quiet --release --target wasm32-wasip1 -p trine-kernels --lib -- --test-threads=1 packed:: halves:: isa::
+}
+
 command -v node >/dev/null || { echo "SKIPPED: the package for browsers was not tested: no node"; exit 0; }
+if [ "${1:-}" = kernels ]; then
+    kernels
+    shift
+    [ $# -gt 0 ] || exit 0
+fi
 if [ ! -f tools/web/package/trine.wasm ] || [ ! -f tools/web/package/trine-threads.wasm ]; then
     bash tools/web/build.sh
     [ -f tools/web/package/trine-threads.wasm ] || exit 0

@@ -91,8 +91,8 @@ export interface End {
     promptTokens?: number;
     promptSeconds?: number;
     /** Tokens behind the first one, and how long they took. */
-    tokens?: number;
-    seconds?: number;
+    textTokens?: number;
+    textSeconds?: number;
 }
 
 /** The proof of what was computed. */
@@ -113,6 +113,7 @@ export class Model {
     generate(prompt: Prompt, options?: TextOptions): AsyncGenerator<Chunk, End, void>;
     /** The whole text at once. */
     complete(prompt: Prompt, options?: TextOptions): Promise<End & { text: string; tokens: number[] }>;
+    /** The tokens of a text, with that which the model's texts begin with; texts of control tokens become these tokens. */
     tokenize(text: string): Promise<number[]>;
     detokenize(tokens: Iterable<number>): Promise<string>;
     /** The text that a conversation becomes. */

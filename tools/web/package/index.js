@@ -76,7 +76,9 @@ export class Model {
 
     async *generate(prompt, { signal, onProgress, template, ...options } = {}) {
         const ended = new AbortController();
-        const both = signal ? AbortSignal.any([signal, ended.signal]) : ended.signal;
+        const end = () => ended.abort();
+        if (signal?.aborted) end();
+        signal?.addEventListener("abort", end, { once: true });
         const chunks = [];
         let wake = () => {};
         let outcome;
@@ -89,19 +91,20 @@ export class Model {
                 ? { tokens: prompt }
                 : { messages: prompt, template }
             : { text: prompt };
-        this.#ask({ kind: "text", prompt: form, options }, { onChunk, onProgress, signal: both })
-            .then((end) => (outcome = { end }), (error) => (outcome = { error }))
+        this.#ask({ kind: "text", prompt: form, options }, { onChunk, onProgress, signal: ended.signal })
+            .then((told) => (outcome = { told }), (error) => (outcome = { error }))
             .finally(() => wake());
         try {
             for (;;) {
                 while (chunks.length > 0) yield chunks.shift();
                 if (outcome?.error) throw outcome.error;
-                if (outcome) return outcome.end;
+                if (outcome) return outcome.told;
                 await new Promise((done) => (wake = done));
             }
         } finally {
             // Who stops asking ends the text.
-            if (!outcome) ended.abort();
+            if (!outcome) end();
+            signal?.removeEventListener("abort", end);
         }
     }
 

@@ -43,7 +43,7 @@ const answers = {
             parent.post({ id, chunk: { text: chunk.text, token: chunk.token } });
             if (chunk.end) {
                 const seconds = (performance.now() - first) / 1000;
-                return { end: chunk.end, promptTokens, promptSeconds: (first - begun) / 1000, tokens, seconds };
+                return { end: chunk.end, promptTokens, promptSeconds: (first - begun) / 1000, textTokens: tokens, textSeconds: seconds };
             }
             await breathe();
         }

@@ -78,7 +78,7 @@ async function say(text) {
         for (;;) {
             const { done, value } = await chunks.next();
             if (done) {
-                if (value.seconds > 0) $("speed").textContent = `${(value.tokens / value.seconds).toFixed(1)} tokens a second; prompt: ${(value.promptTokens / value.promptSeconds).toFixed(1)}`;
+                if (value.textSeconds > 0) $("speed").textContent = `${(value.textTokens / value.textSeconds).toFixed(1)} tokens a second; prompt: ${(value.promptTokens / value.promptSeconds).toFixed(1)}`;
                 break;
             }
             answer.textContent += value.text;

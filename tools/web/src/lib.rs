@@ -7,8 +7,11 @@
 //! An instance holds one model for as long as it lives. Memory of WebAssembly never shrinks: who wants another model
 //! ends the worker and begins a new one.
 
+mod failure;
 mod loaded;
+mod memory;
 mod options;
+mod prompt;
 mod request;
 
 use std::cell::RefCell;
@@ -39,16 +42,10 @@ pub extern "C" fn _initialize() {
     }
 }
 
-/// Returns the address of `len` bytes, for a file or a request.
+/// Returns the address of `len` bytes, for a file or a request; null where there is no room.
 #[unsafe(no_mangle)]
 pub extern "C" fn trine_alloc(len: usize) -> *mut u8 {
-    let mut bytes: Vec<u8> = Vec::new();
-    // Null instead of an end of the instance: that a model does not fit is told.
-    if bytes.try_reserve_exact(len).is_err() {
-        return std::ptr::null_mut();
-    }
-    bytes.resize(len, 0);
-    Box::into_raw(bytes.into_boxed_slice()).cast()
+    memory::give(len)
 }
 
 /// Gives back what [`trine_alloc`] or [`trine_call`] has returned.
@@ -58,7 +55,7 @@ pub extern "C" fn trine_alloc(len: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trine_free(at: *mut u8, len: usize) {
     // SAFETY: the caller promises that it is a whole allocation of this length, whose owner it is.
-    drop(unsafe { owned(at, len) });
+    drop(unsafe { memory::take(at, len) });
 }
 
 /// Answers the request of `len` bytes at `at`, which is given back here. The answer is JSON too, its address in the low
@@ -69,17 +66,8 @@ pub unsafe extern "C" fn trine_free(at: *mut u8, len: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trine_call(at: *mut u8, len: usize) -> u64 {
     // SAFETY: the caller promises that it is a whole allocation of this length, whose owner it is.
-    let request = unsafe { owned(at, len) };
+    let request = unsafe { memory::take(at, len) };
     let answer = LOADED.with_borrow_mut(|loaded| request::answer(&request, loaded)).into_boxed_slice();
     let len = answer.len() as u64;
     len << 32 | Box::into_raw(answer).cast::<u8>().addr() as u64
-}
-
-/// The bytes that [`trine_alloc`] has returned.
-///
-/// # Safety
-/// As [`trine_free`].
-unsafe fn owned(at: *mut u8, len: usize) -> Vec<u8> {
-    // SAFETY: the caller promises that a boxed slice of this length was turned into this pointer, and is its owner.
-    unsafe { Vec::from_raw_parts(at, len, len) }
 }

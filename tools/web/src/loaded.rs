@@ -13,8 +13,9 @@ use trine::{
     OpenOptions, Role,
 };
 
+use crate::failure::{Failure, told};
 use crate::options::Options;
-use crate::request::{Failure, Prompt, Said, told};
+use crate::prompt::{Prompt, Said};
 
 /// A model, and its context: in a text while one is written, and between texts what that has evaluated, so that the
 /// next prompt of a conversation is not read from its beginning.

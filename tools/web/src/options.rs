@@ -7,7 +7,7 @@ use serde_json::Value;
 use trine::GenerateOptions;
 use trine::sample::SamplerOption;
 
-use crate::request::Failure;
+use crate::failure::Failure;
 
 /// Options of a text; those of the sampler are in the library's table.
 #[derive(Default, Deserialize)]

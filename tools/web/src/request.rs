@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use trine::formats::gguf::Bytes;
 
+use crate::failure::Failure;
 use crate::loaded::Loaded;
+use crate::memory;
 use crate::options::Options;
-
-/// The message of an error, in one line.
-pub type Failure = String;
+use crate::prompt::{Prompt, Said};
 
 /// A request; `op` names it.
 #[derive(Deserialize)]
@@ -55,23 +55,6 @@ struct InMemory {
     bytes: usize,
 }
 
-/// What a text begins with; one of them.
-#[derive(Deserialize)]
-pub struct Prompt {
-    pub text: Option<String>,
-    pub tokens: Option<Vec<u32>>,
-    pub messages: Option<Vec<Said>>,
-    /// The chat template, or the name of one; without it the model's own.
-    pub template: Option<String>,
-}
-
-/// A message of a conversation.
-#[derive(Deserialize)]
-pub struct Said {
-    pub role: String,
-    pub content: String,
-}
-
 /// The answer to `request`; an error is an object with its message alone.
 pub fn answer(request: &[u8], loaded: &mut Option<Loaded>) -> Vec<u8> {
     let answer = match serde_json::from_slice(request) {
@@ -107,12 +90,7 @@ impl InMemory {
         let at = std::ptr::with_exposed_provenance_mut(self.at);
         // SAFETY: whoever calls `trine_call` promises that the file is a whole allocation of this length, and gives it
         // away with the request.
-        let bytes = unsafe { crate::owned(at, self.bytes) };
+        let bytes = unsafe { memory::take(at, self.bytes) };
         (self.name, Arc::new(bytes))
     }
-}
-
-/// An error as one line.
-pub fn told(error: impl std::fmt::Display) -> Failure {
-    error.to_string()
 }

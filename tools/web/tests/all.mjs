@@ -56,7 +56,7 @@ async function conversations({ Model }, url, prompt, report) {
     const answer = await model.complete(said, { template: "chatml", temperature: 0, max_tokens: 4 });
     equal("an answer's tokens", answer.tokens.length, 4);
     const tokens = await model.tokenize(prompt);
-    equal("tokens and back", (await model.detokenize(tokens)).trim(), prompt);
+    equal("tokens and back", (await model.detokenize(tokens)).endsWith(prompt), true);
     equal("tokens as prompt", await model.logits(tokens), await model.logits(prompt));
     const [one, two, other] = [await model.embed("The game of chess"), await model.embed("A game of chess"), await model.embed("1997")];
     const cosine = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);

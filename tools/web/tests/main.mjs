@@ -2,7 +2,7 @@
 // Prints what was tested; ends with 1 where something differs.
 
 import { spawn } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -20,6 +20,10 @@ const browsers = {
 
 async function inNode() {
     const { run } = await import("./all.mjs");
+    const { PROMPT, PUBLISHED } = await import("../page/published.js");
+    const { prompt, models: known } = JSON.parse(await readFile(join(models, "expected.json"), "utf8"));
+    const bundled = known.find(({ file }) => file === "F16.gguf");
+    if (PROMPT !== prompt || PUBLISHED["trilm-wt-5.8m-F16.gguf"] !== bundled.sha256) throw new Error("page/published.js is not what rgen prints");
     const server = await serve(folders, { isolated: false });
     await run(await import("../package/index.js"), `${server.url}/models`, true, console.log);
     server.close();

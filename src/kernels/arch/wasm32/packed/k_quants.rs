@@ -69,7 +69,7 @@ pub(super) trait Unpack {
     unsafe fn codes(block: *const u8, l: usize, r: usize) -> [Words; 8];
 }
 
-/// What a block has beside its codes, of four rows.
+/// The parts of a block beside its codes, of four rows.
 pub(super) struct Head {
     pub d: v128,
     pub dmin: v128,

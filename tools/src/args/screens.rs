@@ -86,7 +86,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Several texts at once", ("", &["npp", "ntg", "npl", "pps"])),
     ("Servers", ("", &["clients", "rate", "requests", "prompt-tokens", "new-tokens", "shared-tokens", "model-name",
                        "interrupt", "label", "plot", "beside", "key"])),
-    ("Kernels", ("", &["types"])),
+    ("Kernels", ("", &["types", "method"])),
     ("Sampling", ("", &["samplers", "sampler-seq", "dry-sequence-breaker", "logit-bias", "ignore-eos"])),
 ];
 

@@ -11,8 +11,9 @@ use trine::quant::parse_type;
 use trine::{Isa, NumberPath};
 use trine_formats::types::TypeId;
 
+use super::method::MethodArg;
 use super::numbers::{self, Numbers};
-use super::synth::Spec;
+use super::synth::Specs;
 use crate::args::Short;
 use crate::device::{self, Device, PlaceArgs};
 use crate::load::{PathArg, SHORT_TYPES, cache_type, positive, thread_count};
@@ -64,6 +65,7 @@ Examples:
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2   and with 0.5, 1 and 2 requests a second, at random times
   rbench --serve http://127.0.0.1:8080 --rate 0.5,1,2 --label rserve --plot load.svg --beside llama.json
   rbench --kernels                                      products of matrices and vectors, by type
+  rbench --kernels --types I2_S --method mad,lut,bit    and by tables of sums beside multiplications
 
 --batched has llama-batched-bench's options and columns: B prompts of PP tokens in one step (T_PP seconds, S_PP tokens per
 second), then TG steps of one token of each of the B texts (T_TG, S_TG), and both together (T, S); N_KV positions are in the
@@ -80,7 +82,9 @@ a dashed one, of this run and of those of --beside.
 
 --synthetic takes ARCH:SIZE:TYPE.
   ARCH   any architecture that trine runs, such as llama; a name that is none lists them
-  SIZE   tiny, 700m (b1.58's), 1.1b (TinyLlama's), 1b, 3b, 8b (Llama 3's), 7b (Llama 2's), 2b (BitNet b1.58 2B-4T's);
+  SIZE   tiny, 700m (b1.58's), 1.1b (TinyLlama's), 1b, 3b, 8b, 405b (Llama 3's), 7b (Llama 2's), 2b (BitNet b1.58 2B-4T's),
+         1.5b, 3.8b, 13b, 30b, 70b, 100b (bitnet.cpp's paper); hidden=4096,ffn=11008,layers=32 and, where they matter,
+         heads, kv_heads, head_dim, vocab and context; or a size and what differs from it: 70b,layers=4;
          1b-8x2 has 8 experts in place of the feed-forward block, and a token goes to 2 of them
   TYPE   a file type of rquantize; each tensor gets the type that rquantize would give it. TQ1_0, TQ2_0,
          Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;
@@ -94,8 +98,8 @@ pub struct Args {
     pub model: Vec<PathBuf>,
 
     /// Synthetic models, as ARCH:SIZE:TYPE
-    #[arg(long, value_name = "SPEC,...", value_delimiter = ',')]
-    pub synthetic: Vec<Spec>,
+    #[arg(long, value_name = "SPEC,...")]
+    pub synthetic: Vec<Specs>,
 
     /// Keep the synthetic model as this file, and run it from there
     #[arg(long, value_name = "FILE", requires = "synthetic")]
@@ -294,6 +298,19 @@ pub struct Args {
     /// Tensor types for --kernels; without it all
     #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
     pub types: Vec<TypeId>,
+
+    /// Methods for --kernels: mad multiplies and adds, as models do; lut looks sums of a few activations up by the values
+    /// of their weights, as bitnet.cpp's TL1 and TL2 do; bit by a bit of each, as T-MAC does
+    #[arg(
+        long,
+        value_name = "mad|lut|bit,...",
+        value_delimiter = ',',
+        requires = "kernels",
+        default_value = "mad",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub method: Vec<MethodArg>,
 
     /// How models compute whose weights leave a choice: any-precision models in i16 or f32, those of architecture
     /// fairy2i in f32 or i8

@@ -7,6 +7,7 @@ pub mod describe;
 mod grid;
 mod kernels;
 mod machine;
+pub mod method;
 mod models;
 mod numbers;
 mod output;

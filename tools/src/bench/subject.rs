@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use trine_formats::gguf::ModelFile;
 
 use super::args::Args;
-use super::synth::Spec;
+use super::synth::{Spec, Specs};
 use crate::{inputs, load};
 
 /// A model to measure.
@@ -18,11 +18,12 @@ pub(super) enum Subject {
 impl Subject {
     pub(super) fn all(args: &Args) -> Result<Vec<Subject>> {
         args.model.iter().for_each(|p| inputs::add(p));
-        if args.save.is_some() && args.synthetic.len() > 1 {
-            bail!("--save keeps one model, --synthetic names {}", args.synthetic.len());
+        let synthetic = Specs::all(&args.synthetic);
+        if args.save.is_some() && synthetic.len() > 1 {
+            bail!("--save keeps one model, --synthetic names {}", synthetic.len());
         }
         let mut all: Vec<Subject> = args.model.iter().cloned().map(Subject::File).collect();
-        for spec in &args.synthetic {
+        for spec in synthetic {
             all.push(match &args.save {
                 Some(path) => {
                     inputs::spare(path, "--save")?;

@@ -76,6 +76,18 @@ fn every_architecture_can_be_made_up_and_runs() {
 }
 
 #[test]
+fn sizes_may_be_free_and_lists_of_them_have_commas_of_both_kinds() {
+    let specs = "llama:hidden=256,ffn=512,layers=1,vocab=300:TQ2_0,llama:tiny:Q8_0,qwen3moe:tiny,layers=1-4x2:Q8_0";
+    let lines = stdout(&["--synthetic", specs, "-p", "2", "-n", "0", "-r", "1", "-t", "1", "-o", "jsonl"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row["model_filename"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names[0].contains("hidden=256,ffn=512,layers=1,heads=2,kv_heads=2,head_dim=128,vocab=300,context=4096"));
+    assert_eq!(names[1], "llama:tiny:Q8_0");
+    assert!(names[2].contains("layers=1") && names[2].contains("-4x2:Q8_0"), "{names:?}");
+}
+
+#[test]
 fn every_form_has_every_test() {
     let args = |form| {
         #[rustfmt::skip]
@@ -278,6 +290,9 @@ fn mistakes() {
         ("qwen3:tiny-8x2:F16", "have no experts: write qwen3:tiny"),
         ("llama:tiny-2x8:F16", "'-2x8' is no mixture"),
         ("llama:big:F16", "give one of tiny, 700m,"),
+        ("llama:tiny,layers=0:F16", "from 1 to"),
+        ("llama:hidden=256,layers=1:F16", "a size needs ffn=N"),
+        ("llama:tiny,depth=3:F16", "'depth' is no part of a size"),
         ("llama:tiny:Q9", "'Q9' is no file type"),
     ] {
         let output = rbench(&["--synthetic", spec]);

@@ -41,7 +41,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let best = Isa::from_env()?;
     let forced = std::env::var_os("TRINE_ISA").is_some_and(|v| !v.is_empty());
     let isas = Isa::available().filter(|isa| *isa == best || !forced);
-    let wanted = |s: &Subject| args.types.is_empty() || args.types.contains(&s.ty);
+    let methods: Vec<_> = args.method.iter().map(|&method| method.into()).collect();
+    let of_method = |s: &Subject| methods.contains(&s.method());
+    let wanted = |s: &Subject| of_method(s) && (args.types.is_empty() || args.types.contains(&s.ty));
     let mut subjects: Vec<Subject> = isas.flat_map(Subject::all).filter(wanted).collect();
     if let Some(ty) = args.types.iter().find(|&&ty| !subjects.iter().any(|s| s.ty == ty)) {
         bail!("--types: trine has no kernel for {ty}");

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use trine::ops::product::packed::{PackedMatrix, PackedProduct, multiply_all};
 use trine::pool;
 use trine_formats::types::{REGISTRY, TypeId};
-use trine_kernels::packed::{Arena, Encoding, Packing, layouts};
+use trine_kernels::packed::{Arena, Encoding, Method, Packing, layouts, lookups};
 use trine_kernels::ternary::{self, Quantizer};
 use trine_kernels::{AlignedBytes, Isa, MatRows};
 
@@ -58,7 +58,10 @@ impl Subject {
             };
             let layout = layout.filter(|_| !inherited);
             let below = lower.map_or_else(Vec::new, |lower| layouts(ty, lower));
-            let packed = layouts(ty, isa).into_iter().filter(|p| !below.contains(p)).map(Layout::Packed);
+            let tables_below = lower.map_or_else(Vec::new, |lower| lookups(ty, lower));
+            let packed = layouts(ty, isa).into_iter().filter(|p| !below.contains(p));
+            let packed = packed.chain(lookups(ty, isa).into_iter().filter(|p| !tables_below.contains(p)));
+            let packed = packed.map(Layout::Packed);
             all.extend(layout.into_iter().chain(packed).map(|layout| Subject { ty, isa, layout }));
         }
         all
@@ -70,6 +73,14 @@ impl Subject {
             Layout::Rows(..) => "rows",
             Layout::Codes => "codes",
             Layout::Packed(p) => p.name,
+        }
+    }
+
+    /// How its products are computed.
+    pub fn method(&self) -> Method {
+        match self.layout {
+            Layout::Packed(p) => p.method(),
+            _ => Method::MultiplyAdd,
         }
     }
 

@@ -4,6 +4,7 @@
 mod content;
 mod data;
 mod shape;
+mod size;
 mod widely;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +38,39 @@ enum Kind {
     Usual { target: Target, ternary: bool },
     /// Widely linear, of this number of stages.
     Widely(usize),
+}
+
+/// Models to make up, one behind the other with commas between them.
+#[derive(Clone, Debug)]
+pub struct Specs(Vec<Spec>);
+
+impl Specs {
+    /// All models of some lists.
+    pub fn all(lists: &[Specs]) -> Vec<&Spec> {
+        lists.iter().flat_map(|list| &list.0).collect()
+    }
+}
+
+impl FromStr for Specs {
+    type Err = String;
+
+    /// A size may have commas of its own: a model ends with the part that has its second colon.
+    fn from_str(text: &str) -> Result<Specs, String> {
+        let (mut specs, mut pending) = (Vec::new(), String::new());
+        for part in text.split(',') {
+            if !pending.is_empty() {
+                pending.push(',');
+            }
+            pending.push_str(part);
+            if pending.matches(':').count() >= 2 || !pending.contains(':') {
+                specs.push(std::mem::take(&mut pending).parse()?);
+            }
+        }
+        if !pending.is_empty() {
+            specs.push(pending.parse()?);
+        }
+        Ok(Specs(specs))
+    }
 }
 
 impl FromStr for Spec {

@@ -10,53 +10,10 @@ use trine_formats::gguf::write::NewTensor;
 use trine_formats::gguf::{Array, Metadata, StrArray, Value};
 use trine_formats::types::TypeId;
 
+use super::size::Size;
+
 /// The four numbers of xIELU, as they are before training.
 const XIELU: [(&str, f32); 4] = [("alpha_n", 0.8), ("alpha_p", 0.8), ("beta", 0.5), ("eps", -1e-6)];
-
-/// Hyper-parameters of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// Width of the residual stream.
-    pub hidden: u64,
-    /// Width of the feed-forward block.
-    pub ffn: u64,
-    /// Transformer blocks.
-    pub layers: u64,
-    /// Query heads.
-    pub heads: u64,
-    /// Key and value heads.
-    pub kv_heads: u64,
-    /// Elements per head.
-    pub head_dim: u64,
-    /// Tokens.
-    pub vocab: u64,
-    /// Context length.
-    pub context: u64,
-    /// True if embeddings are the output projection too, where the architecture leaves the choice.
-    pub tied: bool,
-}
-
-#[rustfmt::skip]
-const fn size(
-    name: &'static str, [hidden, ffn, layers]: [u64; 3], [heads, kv_heads, head_dim]: [u64; 3], vocab: u64,
-    context: u64, tied: bool,
-) -> Size {
-    Size { name, hidden, ffn, layers, heads, kv_heads, head_dim, vocab, context, tied }
-}
-
-/// All sizes: one for tests, b1.58's, TinyLlama's, Llama 2's and Llama 3's.
-pub const SIZES: [Size; 8] = [
-    size("tiny", [256, 512, 2], [4, 2, 64], 512, 512, false),
-    size("700m", [1536, 4096, 24], [16, 16, 96], 32_000, 2048, false),
-    size("1b", [2048, 8192, 16], [32, 8, 64], 128_256, 4096, true),
-    size("1.1b", [2048, 5632, 22], [32, 4, 64], 32_000, 2048, false),
-    size("2b", [2560, 6912, 30], [20, 5, 128], 128_256, 4096, true),
-    size("3b", [3072, 8192, 28], [24, 8, 128], 128_256, 4096, true),
-    size("7b", [4096, 11008, 32], [32, 32, 128], 32_000, 4096, false),
-    size("8b", [4096, 14336, 32], [32, 8, 128], 128_256, 4096, false),
-];
 
 /// A mixture of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +40,7 @@ pub struct Shape {
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.arch.name, self.size.name)?;
+        write!(f, "{}:{}", self.arch.name, self.size)?;
         match self.mixture {
             Some(Mixture { count, used }) => write!(f, "-{count}x{used}"),
             None => Ok(()),
@@ -109,11 +66,7 @@ impl Shape {
             Some((name, experts)) => (name, Some(experts)),
             None => (size, None),
         };
-        let found = SIZES.into_iter().find(|s| s.name.eq_ignore_ascii_case(name));
-        let size = found.ok_or_else(|| {
-            let names = SIZES.map(|s| s.name).join(", ");
-            format!("give one of {names} for SIZE")
-        })?;
+        let size = Size::parse(name)?;
         let parse = |text: &str| {
             let (count, used) = text.split_once('x')?;
             let (count, used) = (count.parse().ok()?, used.parse().ok()?);
@@ -128,10 +81,10 @@ impl Shape {
         let name = arch.name;
         match mixture {
             None if arch.block.is_empty() => {
-                Err(format!("models of architecture {name} have experts: write {name}:{}-8x2", size.name))
+                Err(format!("models of architecture {name} have experts: write {name}:{size}-8x2"))
             }
             Some(_) if arch.expert_block.is_empty() => {
-                Err(format!("models of architecture {name} have no experts: write {name}:{}", size.name))
+                Err(format!("models of architecture {name} have no experts: write {name}:{size}"))
             }
             _ => Ok(Shape { arch, size, mixture }),
         }

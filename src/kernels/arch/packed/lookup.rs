@@ -186,7 +186,7 @@ macro_rules! lookups {
 
             fn blocks(call: Call<'_>) {
                 #[target_feature(enable = $features)]
-                unsafe fn run(call: Call<'_>) {
+                fn run(call: Call<'_>) {
                     // SAFETY: this function has the instructions.
                     unsafe { multiply_blocks::<$set, $method>(call, &$layouts[0]) }
                 }
@@ -197,7 +197,7 @@ macro_rules! lookups {
 
             fn rows(call: Call<'_>) {
                 #[target_feature(enable = $features)]
-                unsafe fn run(call: Call<'_>) {
+                fn run(call: Call<'_>) {
                     // SAFETY: this function has the instructions.
                     unsafe { multiply_rows::<$set, $method>(call, &$layouts[3]) }
                 }

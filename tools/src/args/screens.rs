@@ -68,7 +68,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Access", ("rserve", &["api-key", "insecure-no-auth", "allowed-hosts", "cors-origins", "ssl-cert-file",
                             "ssl-key-file"])),
     ("Limits", ("rserve", &["max-queue", "max-queue-tokens", "queue-timeout", "request-timeout", "stall-timeout",
-                            "max-body", "max-request-memory", "max-unread", "max-choices", "max-connections",
+                            "max-body", "max-bodies", "max-request-memory", "max-unread", "max-choices", "max-connections",
                             "shared-prefix-cache", "ubatch-size",
                             "target-step-ms", "prefill-chunk"])),
     ("Parts", ("rperplexity", &["from-chunk", "partial", "join"])),

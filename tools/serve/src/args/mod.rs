@@ -271,6 +271,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub max_request_memory: usize,
 
+    /// Memory of requests that are being read, in pieces, all of them together; large ones wait for one another
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub max_bodies: usize,
+
     /// Memory of answers that wait to be read, all of them together; beyond it requests are answered with 503
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
     pub max_unread: usize,

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::body::Body;
 use serde_json::Value;
 
-use super::body::{self, parse};
+use super::body::{self, Taken, parse};
 use super::guard::Known;
+use super::intake::{self, Held};
 use super::state::State;
 use crate::api::ApiError;
 use crate::api::request::fields::Fields;
 use crate::api::request::keep_alive::keep_alive;
 use crate::args::KeepAlive;
 use crate::models::Lease;
-use crate::service::LONGEST_NAME;
+use crate::service::{LONGEST_NAME, Weight};
 
 /// The body of a request, and the model that it asks for.
 pub struct Asked {
@@ -23,6 +24,10 @@ pub struct Asked {
     pub model: Option<String>,
     /// How long the model is to stay loaded afterwards.
     pub keep: Option<KeepAlive>,
+    /// How much work it is to read it further.
+    pub weight: Weight,
+    /// Memory for it, until it is read.
+    pub room: Held,
 }
 
 impl Asked {
@@ -32,8 +37,8 @@ impl Asked {
     /// It does not come, or is no object; the name is none.
     pub async fn read(state: &State, body: Body) -> Result<Asked, ApiError> {
         state.models.check_ready()?;
-        let bytes = body::read(body, state.max_body).await?;
-        Asked::parsed(state, bytes).await
+        let taken = body::read(body, state.max_body, &state.intake).await?;
+        Asked::parsed(state, taken).await
     }
 
     /// The same where no body stands for an empty object.
@@ -42,12 +47,19 @@ impl Asked {
     /// As [`Asked::read`].
     pub async fn read_or_empty(state: &State, body: Body) -> Result<Asked, ApiError> {
         state.models.check_ready()?;
-        let bytes = body::read(body, state.max_body).await?;
-        Asked::parsed(state, if bytes.is_empty() { b"{}".to_vec() } else { bytes }).await
+        let mut taken = body::read(body, state.max_body, &state.intake).await?;
+        if taken.bytes.is_empty() {
+            taken.bytes.extend(b"{}");
+        }
+        Asked::parsed(state, taken).await
     }
 
-    async fn parsed(state: &State, bytes: Vec<u8>) -> Result<Asked, ApiError> {
-        let body = state.work.run(move || parse(&bytes)).await?;
+    async fn parsed(state: &State, taken: Taken) -> Result<Asked, ApiError> {
+        let weight = Weight::of_body(taken.bytes.len());
+        let count = move || Ok((intake::cost(&taken.bytes), taken));
+        let (cost, taken) = state.work.run(weight, count).await?;
+        let room = state.intake.pieces(cost, weight).await?;
+        let body = state.work.run(weight, move || parse(&taken.bytes)).await?;
         let f = Fields::of(&body)?;
         let model = match f.short_text("model", LONGEST_NAME)? {
             Some(name) => Some(name),
@@ -55,7 +67,7 @@ impl Asked {
             None => f.get("name").and_then(Value::as_str).filter(|name| name.len() <= LONGEST_NAME),
         };
         let (model, keep) = (model.map(str::to_owned), keep_alive(&f)?);
-        Ok(Asked { body: Arc::new(body), model, keep })
+        Ok(Asked { body: Arc::new(body), model, keep, weight, room })
     }
 
     /// The model, loaded.

@@ -7,31 +7,44 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use serde_json::Value;
 
+use super::intake::{Held, Intake};
 use crate::api::ApiError;
+use crate::service::Weight;
 
 /// The most time that a client gets for its body.
 const MOST_TIME: Duration = Duration::from_secs(30);
 
-/// The bytes of a body.
+/// A body.
+pub struct Taken {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Room for them.
+    _room: Option<Held>,
+}
+
+/// The bytes of a body, for which there is room.
 ///
 /// # Errors
-/// There are more than `most`; they do not come in time, or not at all.
-pub async fn read(body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
-    let read = tokio::time::timeout(MOST_TIME, read_slowly(body, most));
+/// There are more than `most`; they do not come in time, or not at all; there was no room in time.
+pub async fn read(body: Body, most: usize, intake: &Intake) -> Result<Taken, ApiError> {
+    let said = body.size_hint();
+    if said.lower() > most as u64 {
+        return Err(too_large(most));
+    }
+    let room = intake.coming(said.lower() as usize).await?;
+    let read = tokio::time::timeout(MOST_TIME, read_slowly(body, most, intake, room));
     read.await.unwrap_or_else(|_| {
         let message = format!("the body did not come within {} s", MOST_TIME.as_secs());
         Err(ApiError::new(408, "invalid_request_error", message))
     })
 }
 
-async fn read_slowly(mut body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
-    let too_large = || {
-        let message = format!("the body has more than {most} bytes, which is what --max-body allows");
-        ApiError::new(413, "invalid_request_error", message)
-    };
-    if body.size_hint().lower() > most as u64 {
-        return Err(too_large());
-    }
+fn too_large(most: usize) -> ApiError {
+    let message = format!("the body has more than {most} bytes, which is what --max-body allows");
+    ApiError::new(413, "invalid_request_error", message)
+}
+
+async fn read_slowly(mut body: Body, most: usize, intake: &Intake, mut room: Option<Held>) -> Result<Taken, ApiError> {
     let mut bytes = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|_| ApiError::invalid("the body ended early"))?;
@@ -39,11 +52,15 @@ async fn read_slowly(mut body: Body, most: usize) -> Result<Vec<u8>, ApiError> {
             continue;
         };
         if bytes.len() + data.len() > most {
-            return Err(too_large());
+            return Err(too_large(most));
+        }
+        if room.is_none() && Weight::of_body(bytes.len() + data.len()) == Weight::Heavy {
+            // Nobody said how long it is.
+            room = intake.coming(most).await?;
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(bytes)
+    Ok(Taken { bytes, _room: room })
 }
 
 /// The body as JSON.

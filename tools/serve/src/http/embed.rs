@@ -17,7 +17,7 @@ use crate::api::embeddings::{Inputs, Shape};
 use crate::api::request::Caller;
 use crate::api::rerank::Ranks;
 use crate::engine::{Answer, Ended, Event, Refused, Request, Vector};
-use crate::service::Service;
+use crate::service::{Service, Weight};
 
 /// The routes of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +79,9 @@ async fn answer(
     known.enter()?;
     let service = request.lease(state, &known).await?;
     let body = request.body;
-    let read = service.blocking(move |service| Read::of(wanted, service, &body, &caller));
+    let read = service.blocking(request.weight, move |service| Read::of(wanted, service, &body, &caller));
     let mut read = read.await?;
+    drop(request.room);
     let mut waiting = read.requests().into_iter().peekable();
     // As many as can run: the engine reads several in one pass, and a long list leaves the queue to others.
     let most = service.engine.options().parallel;
@@ -104,7 +105,7 @@ async fn answer(
         vectors.push(vector);
     }
     let loading = service.loading;
-    let work = service.blocking(move |_| {
+    let work = service.blocking(Weight::Light, move |_| {
         let text = read.answer(vectors, since.elapsed(), loading);
         Ok(reply::with_type(200, "application/json; charset=utf-8", text))
     });

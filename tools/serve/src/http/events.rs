@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::api::ApiError;
 use crate::engine::{Answer, Event, Refused, Request};
-use crate::service::Service;
+use crate::service::{Service, Weight};
 
 /// Events that wait on their way from one of several texts.
 const WAITING: usize = 16;
@@ -74,7 +74,7 @@ async fn begin(service: &Arc<Service>, request: Request, since: Instant) -> Resu
     loop {
         let mut request = request.clone();
         request.deadline = request.deadline.map(|most| most.saturating_sub(since.elapsed()));
-        let submitted = service.blocking(move |service| Ok(service.engine.submit(request)));
+        let submitted = service.blocking(Weight::Light, move |service| Ok(service.engine.submit(request)));
         match submitted.await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(Refused::Busy { .. })) => tokio::time::sleep(AGAIN).await,

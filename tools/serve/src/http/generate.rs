@@ -15,7 +15,7 @@ use crate::api::request::{Asked, Caller, Unread, ollama};
 use crate::api::{ApiError, Dialect, Reply, Route, answer as shape};
 use crate::args::KeepAlive;
 use crate::engine::Event;
-use crate::service::Service;
+use crate::service::{Service, Weight};
 
 /// How long a stream waits for its first token before it begins, so that an error until then has a status of its own.
 const FIRST: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ async fn answer(
     let service: &Arc<Service> = &lease;
     let (asked, text) = loop {
         let (body, caller) = (request.body.clone(), caller.clone());
-        let read = service.blocking(move |service| match Asked::read(route, service, &body, &caller) {
+        let read = service.blocking(request.weight, move |service| match Asked::read(route, service, &body, &caller) {
             Ok(asked) => {
                 let Some(first) = asked.requests.first() else {
                     return Err(ApiError::field("prompt", "there is nothing in it"));
@@ -75,7 +75,7 @@ async fn answer(
         stream::take(&mut reply, event, &entry)?;
     }
     // Probabilities of thousands of tokens take their time.
-    let work = service.blocking(move |_| Ok(reply::json(200, &shape::whole(&reply))));
+    let work = service.blocking(Weight::Light, move |_| Ok(reply::json(200, &shape::whole(&reply))));
     work.await
 }
 

@@ -9,6 +9,7 @@ mod events;
 mod generate;
 mod guard;
 mod hosts;
+mod intake;
 mod keys;
 pub mod lines;
 mod listen;

@@ -20,7 +20,7 @@ use super::{generate, metrics, page, reply, slots};
 use crate::api::embeddings::Shape;
 use crate::api::{ApiError, Route, models, ollama, props, tokens};
 use crate::models::{Catalog, Entry, Lease};
-use crate::service::Service;
+use crate::service::{Service, Weight};
 
 type Shared = Extract<Arc<State>>;
 type Of = Extension<Known>;
@@ -200,7 +200,7 @@ async fn listed(state: &State, known: &Known) -> Result<Value, ApiError> {
         let loaded: Vec<&Service> = loaded.iter().map(|loaded| &*loaded.service).collect();
         Ok(models::list_of_folder(&catalog, &entries(&catalog, &known), &loaded))
     };
-    state.work.run(work).await
+    state.work.run(Weight::Light, work).await
 }
 
 /// The models of a folder that may be asked for.
@@ -213,7 +213,10 @@ async fn tags(state: Shared, Extension(known): Of) -> Answer {
         None => ollama::tags(&*lease(&state, &known, None).await?),
         Some(folder) => {
             let catalog = folder.catalog.clone();
-            state.work.run(move || Ok(ollama::tags_of_folder(&catalog, &entries(&catalog, &known)))).await?
+            state
+                .work
+                .run(Weight::Light, move || Ok(ollama::tags_of_folder(&catalog, &entries(&catalog, &known))))
+                .await?
         }
     };
     Ok(reply::json(200, &json!({ "models": tags })))
@@ -235,7 +238,7 @@ async fn show(state: Shared, Extension(known): Of, body: Body) -> Answer {
         Some(folder) => {
             let may = |name: &str| known.may_ask_for(name);
             let (entry, args) = (folder.find(request.model.as_deref(), &may).await?, folder.args.clone());
-            state.work.run(move || ollama::shown_of_folder(&args, &entry)).await?
+            state.work.run(Weight::Light, move || ollama::shown_of_folder(&args, &entry)).await?
         }
     };
     Ok(reply::json(200, &shown))
@@ -296,7 +299,7 @@ async fn convert(
         let request = Asked::read(&state, body).await?;
         let lease = request.lease(&state, &known).await?;
         let body = request.body;
-        let value = lease.blocking(move |service| Ok(reply::json(200, &work(service, &body)?)));
+        let value = lease.blocking(request.weight, move |service| Ok(reply::json(200, &work(service, &body)?)));
         value.await
     };
     answer.await.unwrap_or_else(ApiError::into_response)

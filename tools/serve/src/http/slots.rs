@@ -18,7 +18,7 @@ use crate::api::request::fields::Fields;
 use crate::api::request::{adapters, cache};
 use crate::api::{ApiError, props};
 use crate::models::Loaded;
-use crate::service::{Moved, Place, SavedSlots, Service};
+use crate::service::{Moved, Place, SavedSlots, Service, Weight};
 
 type Answer = Result<Response<Body>, ApiError>;
 
@@ -85,7 +85,7 @@ pub async fn act(
         };
         Ok(reply::json(200, &answer))
     };
-    lease.blocking(work).await
+    lease.blocking(Weight::Light, work).await
 }
 
 /// Where texts of places are kept.

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::hosts::Hosts;
+use super::intake::Intake;
 use super::keys::Keys;
 use super::unread::Unread;
 use crate::args::{Args, LogFormat};
@@ -27,6 +28,8 @@ pub struct State {
     pub origins: Vec<String>,
     /// Bytes of a body.
     pub max_body: usize,
+    /// Room for bodies that are read.
+    pub intake: Intake,
     /// Room for answers that were not read yet.
     pub unread: Unread,
     /// True if different keys share the cache.
@@ -61,6 +64,7 @@ impl State {
             hosts: Hosts::new(local, &args.allowed_hosts),
             origins: args.cors_origins.clone(),
             max_body: args.max_body,
+            intake: Intake::new(args.max_bodies, args.queue_timeout),
             unread: Unread::new(args.max_unread),
             shared_cache: args.shared_prefix_cache,
             slots: !args.no_slots,

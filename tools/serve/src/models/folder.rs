@@ -15,7 +15,7 @@ use super::lease::{Lease, May, forbidden};
 use super::loaded::{Loaded, Places};
 use crate::args::{Args, KeepAlive};
 use crate::error::ApiError;
-use crate::service::Work;
+use crate::service::{Weight, Work};
 
 /// Seconds after which those may come again for whom there was no model in time.
 const RETRY: u64 = 5;
@@ -94,7 +94,7 @@ impl Folder {
     /// There is none; it may not be asked for.
     pub async fn find(&self, name: Option<&str>, may: May<'_>) -> Result<Entry, ApiError> {
         let (catalog, name) = (self.catalog.clone(), name.map(str::to_owned));
-        let entry = self.work.run(move || catalog.find(name.as_deref())).await?;
+        let entry = self.work.run(Weight::Light, move || catalog.find(name.as_deref())).await?;
         if may(&entry.name) { Ok(entry) } else { Err(forbidden(&entry.name)) }
     }
 

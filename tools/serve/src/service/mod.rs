@@ -36,7 +36,7 @@ pub use forms::ResponseFormat;
 pub use meters::{Histogram, Meters};
 pub use names::{LONGEST_NAME, Names};
 pub use saved::{Moved, Place, SavedSlots};
-pub use work::Work;
+pub use work::{Weight, Work};
 
 use breakers::Breakers;
 use encoder::longest_token;
@@ -285,10 +285,11 @@ impl Service {
     /// Those of `work`; it panicked.
     pub async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
+        weight: Weight,
         work: impl FnOnce(&Arc<Service>) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let service = self.clone();
-        self.work.run(move || work(&service)).await
+        self.work.run(weight, move || work(&service)).await
     }
 }
 

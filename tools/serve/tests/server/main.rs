@@ -3,6 +3,7 @@
 mod adapters;
 mod asked;
 mod bench;
+mod bodies;
 mod chaos;
 mod client;
 mod deploy;

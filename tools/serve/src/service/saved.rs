@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use sha2::{Digest, Sha256};
 use trine::formats::limited::open_regular;
 use trine::step::{Room, SavedError, Setting, read_saved, write_saved};
 use trine_tools::generate::prompt_cache::kind;
 use trine_tools::load::ModelArgs;
 use trine_tools::outfile::OutFile;
+use trine_tools::text::hex;
 
 use crate::engine::{Handle, SlotText};
 use crate::error::ApiError;
@@ -58,11 +60,12 @@ impl SavedSlots {
         Ok(SavedSlots { folder: folder.to_owned(), model: model.clone() })
     }
 
-    /// The path of a file in the folder.
+    /// The path of a file of those who share prompts with `place`. Others have files of their own, in another folder: whoever
+    /// could read one could ask what the text was.
     ///
     /// # Errors
     /// A name that leads elsewhere, or that some system does not have.
-    fn path(&self, name: &str) -> Result<PathBuf, ApiError> {
+    fn path(&self, place: &Place<'_>, name: &str) -> Result<PathBuf, ApiError> {
         let odd = |c: char| c.is_control() || "/\\:*?\"<>|".contains(c);
         if name.is_empty()
             || name.len() > LONGEST
@@ -72,7 +75,10 @@ impl SavedSlots {
         {
             return Err(ApiError::field("filename", "Invalid filename: give a name without a folder"));
         }
-        Ok(self.folder.join(name))
+        match place.salt.trim_matches('\0') {
+            "" => Ok(self.folder.join(name)),
+            _ => Ok(self.folder.join(format!("of-{}", hex(&Sha256::digest(place.salt)[..16]))).join(name)),
+        }
     }
 
     /// All that the bits of a text with this setting depend on beside its tokens.
@@ -92,7 +98,7 @@ impl SavedSlots {
     /// There is none; the name is none; it cannot be written.
     pub fn save(&self, engine: &Handle, place: &Place<'_>, name: &str) -> Result<Moved, ApiError> {
         let begun = Instant::now();
-        let path = self.path(name)?;
+        let path = self.path(place, name)?;
         let Some(SlotText { setting, tokens, sequence }) = engine.slot_text(place.slot, place.salt) else {
             return Err(ApiError::invalid(format!(
                 "slot {} holds no text that is still in the cache: nothing was saved",
@@ -101,6 +107,8 @@ impl SavedSlots {
         };
         let kind = self.kind(engine, &setting)?;
         let write = || -> Result<u64> {
+            let folder = path.parent().filter(|folder| *folder != self.folder);
+            folder.map_or(Ok(()), fs::create_dir_all)?;
             let mut file = BufWriter::with_capacity(1 << 20, OutFile::create(&path, OPTION)?);
             write_saved(&kind, &tokens, &sequence, &mut file)?;
             file.flush()?;
@@ -119,7 +127,7 @@ impl SavedSlots {
     /// There is no such file; it was made with something else, or is damaged; there is no room for it.
     pub fn restore(&self, engine: &Handle, place: &Place<'_>, name: &str) -> Result<Moved, ApiError> {
         let begun = Instant::now();
-        let path = self.path(name)?;
+        let path = self.path(place, name)?;
         let failed =
             |why: &dyn std::fmt::Display| ApiError::invalid(format!("Unable to restore slot from '{name}': {why}"));
         let file = open_regular(&path).map_err(|e| failed(&e))?;

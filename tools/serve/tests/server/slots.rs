@@ -133,4 +133,12 @@ fn a_text_is_its_askers() {
     with("of-bob", "/slots/0?action=save", &file).error(400);
     assert_eq!(with("of-bob", "/slots/0?action=erase", &file).json()["n_erased"], 0);
     assert_eq!(with("of-alice", "/slots/0?action=save", &file).status, 200);
+    // Whoever could read the file would find the prompt in the cache, and whoever could write it would destroy it.
+    with("of-bob", "/slots/1?action=restore", &file).error(400);
+    assert_eq!(with("of-bob", "/completion", &body).json()["tokens_cached"], 0);
+    assert_eq!(with("of-bob", "/slots/0?action=save", &file).status, 200);
+    let saved = with("of-alice", "/slots/1?action=restore", &file).json();
+    assert!(saved["n_restored"].is_u64(), "{saved}");
+    let salted = json!({"filename": "a.bin", "cache_salt": "other"});
+    with("of-alice", "/slots/1?action=restore", &salted).error(400);
 }

@@ -88,6 +88,11 @@ fn constraints_are_never_ignored() {
         ("min_tokens", json!(3)),
         ("allowed_token_ids", json!([5, 6])),
         ("bad_words", json!(["no"])),
+        ("regex", json!("[0-9]+")),
+        ("max_new_tokens", json!(3)),
+        ("repetition_penalty", json!(1.2)),
+        ("suppress_tokens", json!([5])),
+        ("format", json!({"type": "integer"})),
     ];
     for (path, body) in &routes {
         for (name, value) in &refused {

@@ -97,20 +97,28 @@ const VALUE: usize = 150;
 /// Bytes that an array or an object takes beside its place, with its first members.
 const ARRAY: usize = 320;
 const OBJECT: usize = 560;
+/// Levels at which the reader gives up.
+const DEEPEST: usize = 128;
 
 /// Returns the most memory in bytes that a JSON text takes in pieces, twice: other forms of requests are turned into that
 /// of chats.
 pub fn cost(json: &[u8]) -> usize {
-    let (mut pieces, mut quoted, mut escaped) = (json.len(), false, false);
+    let (mut pieces, mut depth, mut quoted, mut escaped) = (json.len(), 0_usize, false, false);
     for byte in json {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
             b',' if !quoted => pieces += VALUE,
-            b'[' if !quoted => pieces += ARRAY,
-            b'{' if !quoted => pieces += OBJECT,
+            b'[' | b'{' if !quoted => {
+                pieces += if *byte == b'[' { ARRAY } else { OBJECT };
+                depth += 1;
+            }
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
             _ => {}
+        }
+        if depth > DEEPEST {
+            break;
         }
     }
     2 * pieces
@@ -125,6 +133,9 @@ mod tests {
         assert_eq!(cost(br#""a\"[{,""#), 2 * 8);
         assert_eq!(cost(br#"{"a":[1,2]}"#), 2 * (11 + VALUE + ARRAY + OBJECT));
         assert_eq!(cost(br#"["\\",{}]"#), 2 * (9 + VALUE + ARRAY + OBJECT));
+        // Nothing is read of what is too deep.
+        assert_eq!(cost(&[b'['; 9999]), 2 * (9999 + (DEEPEST + 1) * ARRAY));
+        assert_eq!(cost(&b"[]".repeat(500)), 2 * (1000 + 500 * ARRAY));
     }
 
     #[test]

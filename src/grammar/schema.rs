@@ -1,6 +1,8 @@
 //! JSON schemas as their authors mean them.
 
-use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
+
+use serde_json::{Map, Number, Value, json};
 
 use super::error::{GrammarError, MAX_SOURCE};
 
@@ -21,6 +23,7 @@ pub(super) fn spaced(schema: &Value) -> Result<Value, GrammarError> {
     };
     let mut map = map.clone();
     add_types(&mut map);
+    map.iter_mut().for_each(|(keyword, value)| round_bounds(keyword, value));
     let options = json!({"whitespace_flexible": false, "item_separator": ", ?", "key_separator": ": ?"});
     map.insert("x-guidance".to_owned(), options);
     Ok(map.into())
@@ -80,12 +83,74 @@ fn check_numbers(schema: &Value) -> Result<(), GrammarError> {
             ("properties", Value::Object(named)) if named.len() > MAX_PROPERTIES => {
                 return refused(format!("an object has more than {MAX_PROPERTIES} properties"));
             }
-            // Values, which may look like schemas.
-            ("enum" | "const" | "default" | "examples", _) => {}
+            ("enum" | "const", value) => {
+                if let Some(number) = long_number(value) {
+                    return refused(format!(
+                        "'{keyword}' has {number}, which is beyond the whole numbers that are kept"
+                    ));
+                }
+            }
+            ("default" | "examples", _) => {}
             (_, inner) => check_numbers(inner)?,
         }
     }
     Ok(())
+}
+
+/// Highest whole number up to which all of them are numbers of double precision, by which the crate computes. What is
+/// beyond would be written as another number.
+const MAX_WHOLE: f64 = (1_u64 << 53) as f64;
+
+/// The first number of a value, or of those in it, that would not be written as it is.
+fn long_number(value: &Value) -> Option<&Number> {
+    match value {
+        Value::Number(number) => {
+            let long = number.as_f64().is_none_or(|x| x.fract() == 0.0 && x.abs() > MAX_WHOLE);
+            // The first one beyond becomes the highest of them.
+            let next = number.as_i64().is_some_and(|n| n.unsigned_abs() > 1 << 53);
+            Some(number).filter(|_| long || next)
+        }
+        Value::Array(several) => several.iter().find_map(long_number),
+        Value::Object(members) => members.values().find_map(long_number),
+        _ => None,
+    }
+}
+
+/// Moves whole bounds that are no numbers of double precision to the next one that is, so that nothing beyond the bound
+/// is allowed.
+fn round_bounds(keyword: &str, value: &mut Value) {
+    let up = match keyword {
+        "minimum" | "exclusiveMinimum" => true,
+        "maximum" | "exclusiveMaximum" => false,
+        // Values, which may look like schemas.
+        "enum" | "const" | "default" | "examples" => return,
+        _ => {
+            match value {
+                Value::Array(several) => several.iter_mut().for_each(|inner| round_bounds("", inner)),
+                Value::Object(members) => members.iter_mut().for_each(|(name, inner)| round_bounds(name, inner)),
+                _ => {}
+            }
+            return;
+        }
+    };
+    let exact = match value {
+        Value::Number(number) => number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)),
+        // A property of that name.
+        Value::Object(members) => {
+            members.iter_mut().for_each(|(name, inner)| round_bounds(name, inner));
+            None
+        }
+        _ => None,
+    };
+    if let Some(exact) = exact.filter(|n| n.unsigned_abs() > 1 << 53) {
+        let near = exact as f64;
+        let inside = match (near as i128).cmp(&exact) {
+            Ordering::Less if up => near.next_up(),
+            Ordering::Greater if !up => near.next_down(),
+            _ => near,
+        };
+        *value = json!(inside);
+    }
 }
 
 /// Refuses a source that is too long.

@@ -127,6 +127,11 @@ fn schemas_that_cannot_be_enforced_are_refused() {
         json!({"type": "integer", "multipleOf": 2_147_483_648_u32}),
         json!({"anyOf": [{"type": "number", "multipleOf": 0.1234567}]}),
         json!({"type": "object", "properties": (0..1100).map(|i| (format!("p{i}"), json!({}))).collect::<Value>()}),
+        // Numbers that would be written as the next one of double precision.
+        json!({"const": 9_007_199_254_740_993_u64}),
+        json!({"properties": {"a": {"enum": ["a", [{"b": -9_007_199_254_740_993_i64}]]}}}),
+        json!({"anyOf": [{"const": u64::MAX}]}),
+        json!({"const": 1e30}),
     ] {
         let text: String = schema.to_string().chars().take(80).collect();
         let e = Grammar::json_schema(&v, &schema).expect_err(&text);
@@ -144,6 +149,29 @@ fn schemas_that_cannot_be_enforced_are_refused() {
     ] {
         Grammar::json_schema(&v, &schema).expect("a grammar");
     }
+}
+
+/// The crate computes in double precision: nothing beyond what was asked for may be written for that.
+#[test]
+fn long_numbers_stay_within_their_bounds() {
+    let model = model();
+    let (t, v) = (model.tokenizer(), Vocabulary::new(model.tokenizer()).expect("a vocabulary"));
+    let between = |low: Value, high: Value| {
+        let schema = json!({"type": "object", "properties": {"maximum": {"type": "integer", "minimum": low, "maximum": high}},
+            "required": ["maximum"], "additionalProperties": false});
+        Grammar::json_schema(&v, &schema).expect("a grammar")
+    };
+    let text = |n: &str| format!("{{\"maximum\": {n}}}");
+    for (low, high, fits, not) in [
+        (json!(0), json!(9_007_199_254_740_993_u64), "9007199254740992", "9007199254740994"),
+        (json!(-9_007_199_254_740_993_i64), json!(0), "-9007199254740992", "-9007199254740994"),
+        (json!(0), json!(i64::MAX), "9223372036854774784", "9223372036854775808"),
+        (json!(0), json!(12), "12", "13"),
+    ] {
+        check(&between(low, high), t, &[&text(fits)], &[&text(not)]);
+    }
+    let kept = Grammar::json_schema(&v, &json!({"const": 9_007_199_254_740_992_u64})).expect("a grammar");
+    check(&kept, t, &["9007199254740992"], &["9007199254740993"]);
 }
 
 #[test]

@@ -73,14 +73,15 @@ impl DryBreakers {
             // The tokens of what is left of the text behind its first bytes.
             let mut tails: HashMap<usize, Vec<u32>> = HashMap::new();
             for (id, piece) in (0u32..).zip(&pieces) {
-                let here = found.entry(id).or_default();
                 if piece.windows(text.len()).any(|w| w == text) {
-                    here.push(Vec::new());
+                    found.entry(id).or_default().push(Vec::new());
                     continue;
                 }
                 for at in 0..piece.len() {
                     let end = &piece[at..];
                     if end.len() < text.len() && text.starts_with(end) {
+                        // Few of all pairs come to this: vocabularies are long.
+                        let here = found.entry(id).or_default();
                         let tail = tails.entry(end.len()).or_insert_with(|| {
                             let mut tail = vocabulary.tokens(&text[end.len()..]);
                             tail.truncate(Self::MOST_TOKENS);
@@ -93,7 +94,6 @@ impl DryBreakers {
                 }
             }
         }
-        found.retain(|_, tails| !tails.is_empty());
         DryBreakers(Arc::new(found))
     }
 

@@ -1,5 +1,5 @@
-//! Attacks on the tools: damaged files, requests to end, streams, disks and limits that fail, numbers that nobody
-//! means.
+//! Attacks on the tools: damaged files, models that make no sense, requests to end, streams, disks and limits that
+//! fail, numbers that nobody means.
 //!
 //! ```text
 //! cargo test --release -p trine-compat-tests --test harness                        a short form, with all tests
@@ -24,6 +24,8 @@ mod mutation;
 mod run;
 #[cfg(target_os = "linux")]
 mod storms;
+#[cfg(target_os = "linux")]
+mod structure;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -43,12 +45,13 @@ fn main() -> std::process::ExitCode {
     let seed = args.iter().position(|a| a == "--seed");
     let seed = seed.and_then(|i| args.get(i + 1)?.parse().ok()).unwrap_or(1);
     // Attacks of each worker in the short form, and minutes in the long one.
-    let parts: [(&str, u64, u64, Part); 5] = [
-        ("mutation", 600, 25, mutation::part),
-        ("storms", 40, 10, storms::part),
-        ("streams", 140, 10, faults::streams),
-        ("disks-and-limits", 110, 10, faults::disks_and_limits),
-        ("numbers", 200, 5, flags::part),
+    let parts: [(&str, u64, u64, Part); 6] = [
+        ("mutation", 600, 18, mutation::part),
+        ("structure", 150, 12, structure::part),
+        ("storms", 40, 8, storms::part),
+        ("streams", 140, 9, faults::streams),
+        ("disks-and-limits", 110, 9, faults::disks_and_limits),
+        ("numbers", 200, 4, flags::part),
     ];
     let wanted = |name: &str| {
         let named = parts.iter().any(|p| args.iter().any(|a| a == p.0));

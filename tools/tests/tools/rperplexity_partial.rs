@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
+use sha2::Digest;
 use trine_testkit::tool::{refusal, stdout};
 use trine_testkit::{testdata, trilm};
 
@@ -119,14 +120,23 @@ fn what_does_not_belong_together_is_refused() {
         (format!("{other}{line}"), "line 3 is another result of chunk 1"),
         (format!("{head}\n{{\"chunk\":0,\"sums\":\"00\"}}\n"), "line 2 is no result"),
         (format!("{head}\n{{\"chunk\":0,\"sums\":\"+000000000000000\"}}\n"), "line 2 is no result"),
-        (format!("{head}\n{{\"chunk\":0,\"sums\":\"0000000000000000\"}}\n"), "chunk 1 is damaged"),
+        (format!("{head}\n{{\"chunk\":0,\"sums\":\"0000000000000000\"}}\n"), "line 2 is no result"),
+        // A digit of the sums, of the number of the chunk, and of what was measured.
+        (format!("{head}\n{}", line.replacen("40", "41", 1)), "line 2 is no result"),
+        (format!("{head}\n{}", line.replacen("\"chunk\":0", "\"chunk\":1", 1)), "line 2 is no result"),
+        (format!("{}\n{line}", head.replacen("\"n_ctx\":64", "\"n_ctx\":32", 1)), "line 2 is no result"),
         (format!("{head}\n{{\"chunk\":99999999,\"sums\":\"\"}}\n"), "line 2 is no result"),
     ] {
         fs::write(dir.path("x"), &text).unwrap();
         let e = dir.error("--join @x");
         assert!(e.contains(why), "{text:?}: {e}");
     }
-    fs::write(dir.path("x"), format!("{head}\n{}", line.replacen("40", "41", 1))).unwrap();
+    // Another machine's, whose result is another one.
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let sums = line["sums"].as_str().unwrap().replacen("40", "41", 1);
+    let check = trine_tools::text::hex(&sha2::Sha256::digest(format!("{head}\n0\n{sums}"))[..4]);
+    let line = serde_json::json!({"chunk": 0, "sums": sums, "check": check});
+    fs::write(dir.path("x"), format!("{head}\n{line}\n")).unwrap();
     let e = dir.error("--join @a @x");
     assert!(e.contains("different results of chunk 1"), "{e}");
     for (line, why) in [

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! {"schema":"rperplexity.partial/1","of":"perplexity","chunks":655, ..}     what was measured
-//! {"chunk":20,"sums":"40a1.."}                                              a line for each chunk, counted from 0
+//! {"chunk":20,"sums":"40a1..","check":"5f0c9a17"}                            a line for each chunk, counted from 0
 //! ```
 //!
-//! `sums` are the words of [`ChunkSums`](trine::eval::partial::ChunkSums), 16 hexadecimal digits each. A line is written
-//! when its chunk is done, so that a run that is killed loses no chunk; a last line that is not whole is none.
+//! `sums` are the words of [`ChunkSums`](trine::eval::partial::ChunkSums), 16 hexadecimal digits each, and `check` is the
+//! beginning of a hash of the first line and of them. A line is written when its chunk is done, so that a run that is
+//! killed loses no chunk; a last line that is not whole is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -15,9 +16,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use trine_formats::limited::{open_regular, read_regular};
 
 use crate::inputs;
+use crate::text::hex;
 
 /// The option that names a file.
 pub(super) const OPTION: &str = "--partial";
@@ -25,6 +28,8 @@ pub(super) const OPTION: &str = "--partial";
 pub(super) const SCHEMA: &str = "rperplexity.partial/1";
 /// Hexadecimal digits of a word.
 const DIGITS: usize = 16;
+/// Bytes of the hash of a line.
+const CHECK: usize = 4;
 
 /// The results in a file.
 pub(super) struct Partial {
@@ -52,11 +57,10 @@ impl Partial {
         let head = lines.next().and_then(|(_, line)| serde_json::from_slice::<Value>(line).ok());
         let head = head.filter(|head| head["schema"] == SCHEMA);
         let head = head.ok_or_else(|| anyhow!("no file that {OPTION} wrote: its first line does not say {SCHEMA}"))?;
-        let count = head["chunks"].as_u64().unwrap_or(0);
         let mut chunks = BTreeMap::new();
         for (index, line) in lines {
-            let (chunk, words) =
-                parse_chunk(line, count).ok_or_else(|| anyhow!("line {} is no result of a chunk", index + 1))?;
+            let (chunk, words) = parse_chunk(line, &head)
+                .ok_or_else(|| anyhow!("line {} is no result of a chunk, or damaged", index + 1))?;
             if chunks.insert(chunk, words).is_some() {
                 bail!("line {} is another result of chunk {}", index + 1, chunk + 1);
             }
@@ -72,11 +76,18 @@ impl Partial {
     }
 }
 
-/// The chunk of a line, which is one of `count`, and its words.
-fn parse_chunk(line: &[u8], count: u64) -> Option<(usize, Vec<u64>)> {
+/// The hash of a chunk's sums, as a line has it.
+fn check(head: &Value, chunk: u64, sums: &str) -> String {
+    hex(&Sha256::digest(format!("{head}\n{chunk}\n{sums}"))[..CHECK])
+}
+
+/// The chunk of a line, which is one of those that `head` counts, and its words.
+fn parse_chunk(line: &[u8], head: &Value) -> Option<(usize, Vec<u64>)> {
     let line: Value = serde_json::from_slice(line).ok()?;
+    let count = head["chunks"].as_u64().unwrap_or(0);
     let chunk = line["chunk"].as_u64().filter(|&chunk| chunk < count)?;
-    let digits = line["sums"].as_str()?.as_bytes();
+    let sums = line["sums"].as_str().filter(|sums| line["check"] == check(head, chunk, sums))?;
+    let digits = sums.as_bytes();
     let word = |digits: &[u8]| {
         let digits = str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
         u64::from_str_radix(digits, 16).ok()
@@ -87,7 +98,10 @@ fn parse_chunk(line: &[u8], count: u64) -> Option<(usize, Vec<u64>)> {
 }
 
 /// A file that results are added to.
-pub(super) struct Writer(File);
+pub(super) struct Writer {
+    file: File,
+    head: Value,
+}
 
 impl Writer {
     /// Begins a file, or goes on with one of the same work, and says which chunks it has.
@@ -118,7 +132,7 @@ impl Writer {
         } else {
             file.write_all(format!("{head}\n").as_bytes()).with_context(cannot)?;
         }
-        Ok((Writer(file), done))
+        Ok((Writer { file, head: head.clone() }, done))
     }
 
     /// Adds the result of a chunk.
@@ -127,6 +141,7 @@ impl Writer {
     /// Errors of the file.
     pub fn chunk(&mut self, chunk: usize, words: &[u64]) -> io::Result<()> {
         let sums: String = words.iter().map(|word| format!("{word:016x}")).collect();
-        self.0.write_all(format!("{{\"chunk\":{chunk},\"sums\":\"{sums}\"}}\n").as_bytes())
+        let check = check(&self.head, chunk as u64, &sums);
+        self.file.write_all(format!("{{\"chunk\":{chunk},\"sums\":\"{sums}\",\"check\":\"{check}\"}}\n").as_bytes())
     }
 }

@@ -39,9 +39,10 @@ else
     echo "types: not read, npm cannot fetch TypeScript"
 fi
 mkdir -p "$models"
-cp testdata/models/trilm-wt-5.8m-F16.gguf "$models/F16.gguf"
+model=testdata/models/trilm-wt-5.8m-F16.gguf
+cp $model "$models/"
 for type in TQ2_0 TQ1_0 Q8_0 Q4_0 Q4_K_M Q5_K_M Q6_K Q3_K_M AP3-8; do
-    [ -f "$models/$type.gguf" ] || "$TRINE_BIN/rquantize" "$models/F16.gguf" "$models/$type.gguf" "$type" >/dev/null 2>&1
+    [ -f "$models/$type.gguf" ] || "$TRINE_BIN/rquantize" $model "$models/$type.gguf" "$type" >/dev/null 2>&1
 done
 node tools/web/tests/expect.mjs "$TRINE_BIN/rgen" "$models"
 cp tools/web/tests/page.html "$models/"

@@ -140,3 +140,33 @@ export async function cache({ Model, clearCache }, base, report) {
     equal("cleared", await cached("on"), [false]);
     report("files are kept and found again");
 }
+
+/** The page as a person uses it: a model is loaded and proven, it answers, and a bad URL is one sentence. Browsers only. */
+export async function page(base, report) {
+    const frame = document.createElement("iframe");
+    frame.src = "/page/index.html";
+    document.body.append(frame);
+    await new Promise((done) => frame.addEventListener("load", done, { once: true }));
+    const $ = (id) => frame.contentDocument.getElementById(id);
+    const until = async (there) => {
+        while (!there()) await new Promise((done) => setTimeout(done, 20));
+    };
+    const open = (url) => {
+        $("url").value = url;
+        $("open").requestSubmit();
+    };
+    open(`${base}/trilm-wt-5.8m-F16.gguf`);
+    await until(() => $("verdict").textContent || $("status").classList.contains("error"));
+    equal("the page's proof", $("verdict").textContent, "Equal, to the last bit.");
+    $("text").value = "The game of";
+    $("ask").requestSubmit();
+    await until(() => $("log").lastElementChild?.textContent.length > 40 || $("stop").hidden);
+    $("stop").click();
+    await until(() => $("stop").hidden);
+    equal("the page's log", $("log").firstElementChild.textContent, "The game of");
+    open(`${base}/nothing.gguf`);
+    await until(() => $("status").classList.contains("error"));
+    equal("the page's error", $("status").textContent, `cannot fetch '${base}/nothing.gguf': the server answers 404 Not Found`);
+    frame.remove();
+    report("the page loads a model, proves it, answers, and says what is wrong");
+}

@@ -6,7 +6,7 @@
 #   bash tools/web/test.sh kernels                  kernels against their definitions, on random bytes, in Node.js
 #
 # Debian has chromium and firefox-esr. Says SKIPPED where something is not at hand. TRINE_BIN is a folder with rgen and rquantize; without
-# it they are built. The modules are built unless they are there.
+# it they are built. TRINE_WEB_BUILT=1 takes the modules that tools/web/build.sh has left.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/tools/web/target}
@@ -24,10 +24,8 @@ if [ "${1:-}" = kernels ]; then
     shift
     [ $# -gt 0 ] || exit 0
 fi
-if [ ! -f tools/web/package/trine.wasm ] || [ ! -f tools/web/package/trine-threads.wasm ]; then
-    bash tools/web/build.sh
-    [ -f tools/web/package/trine-threads.wasm ] || exit 0
-fi
+[ -n "${TRINE_WEB_BUILT:-}" ] || bash tools/web/build.sh
+[ -f tools/web/package/trine-threads.wasm ] || exit 0
 if [ -z "${TRINE_BIN:-}" ]; then
     CARGO_TARGET_DIR=$target cargo build --quiet --release -p trine-tools --no-default-features --bin rgen --bin rquantize
     TRINE_BIN=$target/release

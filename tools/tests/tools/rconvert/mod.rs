@@ -2,6 +2,7 @@
 
 mod archs;
 pub mod checkpoint;
+mod incomplete;
 mod opt;
 mod quantized;
 mod recorded;

@@ -175,15 +175,23 @@ fn lines_with(name: &str, file: &[u8], isa: Option<&str>) -> Vec<String> {
     String::from_utf8(out).unwrap().lines().map(hash).collect()
 }
 
+fn of_name(name: &str) -> Recorded {
+    read(&testdata("checkpoints").join(format!("{name}.json")))
+}
+
 /// The checkpoint of an entry.
 pub fn checkpoint(name: &str) -> Checkpoint {
-    read(&testdata("checkpoints").join(format!("{name}.json"))).checkpoint
+    of_name(name).checkpoint
+}
+
+/// The model that the drafter of an entry drafts for.
+pub fn target(name: &str) -> Checkpoint {
+    of_name(name).target.expect("a drafter")
 }
 
 /// Texts by drafters that were converted are those of the models alone.
 #[test]
 fn drafters_draft_for_their_models() {
-    let of_name = |name: &str| read(&testdata("checkpoints").join(format!("{name}.json")));
     for (name, kind) in [
         ("eagle3", "draft-eagle3"),
         ("eagle3-speculator", "draft-eagle3"),

@@ -275,11 +275,11 @@ fn squares(x: &[f32; CELL]) -> f32 {
 /// The inverse of an upper triangle without zeros on its diagonal.
 fn inverse(upper: &[[f64; CELL]; CELL]) -> [[f64; CELL]; CELL] {
     let mut inverse = [[0.0; CELL]; CELL];
-    for i in 0..CELL {
-        inverse[i][i] = 1.0 / upper[i][i];
+    for (i, row) in inverse.iter_mut().enumerate() {
+        row[i] = 1.0 / upper[i][i];
         for k in i + 1..CELL {
-            let sum = (i..k).fold(0.0, |sum, j| sum + inverse[i][j] * upper[j][k]);
-            inverse[i][k] = -sum / upper[k][k];
+            let sum = (i..k).fold(0.0, |sum, j| sum + row[j] * upper[j][k]);
+            row[k] = -sum / upper[k][k];
         }
     }
     inverse
@@ -365,9 +365,9 @@ mod tests {
     fn cost(cells: &Cells, step: CellStep, cell: Cell, weights: &[f64; CELL], upper: &[[f64; CELL]; CELL]) -> f64 {
         let values = cells.values(step, cell);
         let mut errors = [0.0; CELL];
-        for i in 0..CELL {
+        for (i, (w, value)) in weights.iter().zip(values).enumerate() {
             let fed: f64 = (0..i).map(|j| errors[j] * upper[j][i]).sum();
-            errors[i] = (weights[i] - f64::from(values[i]) - fed) / upper[i][i];
+            errors[i] = (w - f64::from(value) - fed) / upper[i][i];
         }
         errors.iter().map(|e| e * e).sum()
     }
@@ -385,9 +385,9 @@ mod tests {
                 let weights: [f64; CELL] = std::array::from_fn(|_| 0.5 * size * random.number());
                 let mixed = if trial < 10 { 0.0 } else { 0.5 };
                 let mut upper = [[0.0; CELL]; CELL];
-                for i in 0..CELL {
-                    upper[i][i] = 1.25 + random.number();
-                    (i + 1..CELL).for_each(|j| upper[i][j] = mixed * random.number());
+                for (i, row) in upper.iter_mut().enumerate() {
+                    row[i] = 1.25 + random.number();
+                    row[i + 1..].iter_mut().for_each(|u| *u = mixed * random.number());
                 }
                 let best = search.best(step, &weights, &upper);
                 let found = cost(cells, step, best, &weights, &upper);

@@ -45,8 +45,8 @@ pub(super) struct Ngrams {
 impl Ngrams {
     /// Reads the numbers of a folder that has any.
     pub fn read(folder: &Folder) -> Result<Option<Ngrams>, ConvertError> {
-        let pieces = folder.tensors.iter().filter(|s| piece(&s.tensor.name).is_some());
-        let size = pieces.last().and_then(|s| s.tensor.shape.last().copied());
+        let mut pieces = folder.tensors.iter().filter(|s| piece(&s.tensor.name).is_some());
+        let size = pieces.next_back().and_then(|s| s.tensor.shape.last().copied());
         let mut numbers = [None, None, None];
         for (end, found) in NUMBERS.iter().zip(&mut numbers) {
             if let Some(n) = folder.tensors.iter().position(|s| s.tensor.name.ends_with(end)) {

@@ -218,7 +218,7 @@ impl Header for Described<'_> {
 
     fn rows(&self, tensor: &str) -> Option<u64> {
         let rows = *self.found.get(tensor)?;
-        let of_tokens = !tensor.starts_with("blk.") && !(self.source.arch.ngrams && tensor == ngrams::TABLE);
+        let of_tokens = !(tensor.starts_with("blk.") || self.source.arch.ngrams && tensor == ngrams::TABLE);
         // tables of tokens may have more rows than tokens
         Some(if of_tokens { self.source.sizes.vocab } else { rows })
     }

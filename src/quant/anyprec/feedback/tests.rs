@@ -129,7 +129,7 @@ fn descended(metric: &Metric, tables: &[Vec<f64>], weights: &[f64], codes: &[u8]
                 let row = |i: usize| (0..columns).map(|j| off[j] * hessian(i, j)).sum::<f64>();
                 (0..columns).map(|i| off[i] * row(i)).sum()
             };
-            (0..widths).map(|b| 3f64.powi(b as i32) * error(b)).sum::<f64>()
+            (0..widths).fold((0.0, 1.0), |(sum, share), b| (sum + share * error(b), 3.0 * share)).0
         };
         let costs: Vec<f64> = (0..1 << BITS[widths - 1]).map(cost).collect();
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);

@@ -2,12 +2,10 @@
 
 import { Engine } from "./engine.js";
 import { load } from "./files.js";
-import { breathe, canShare, parent, processors } from "./host.js";
+import { breathe, parent } from "./host.js";
 
 /** Tokens of a prompt that are read between two looks at what has come in. */
 const PART = 64;
-/** More threads than these gain nothing: memory is the limit. */
-const MOST_THREADS = 8;
 
 let engine;
 /** Requests that are to end. */
@@ -15,9 +13,9 @@ const aborted = new Set();
 
 const answers = {
     async open({ id, sources, threads, nCtx, isa, cache }) {
-        // Hardware threads come in pairs as a rule, and the second of a pair is of no use here.
-        const wanted = threads ?? Math.min(MOST_THREADS, Math.max(1, Math.floor(processors() / 2)));
-        const count = canShare() ? Math.max(1, wanted) : 1;
+        // Loading with several threads does not come to an end yet.
+        if (threads > 1) throw new Error("several threads do not work yet; leave out 'threads' or give 1");
+        const count = 1;
         engine = await Engine.create({ threads: count, env: isa ? { TRINE_ISA: isa } : {} });
         const progress = (news) => parent.post({ id, progress: news });
         const files = await load(engine, sources, cache, progress, () => aborted.has(id));

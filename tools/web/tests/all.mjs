@@ -26,7 +26,7 @@ async function failure(work) {
 export async function run(trine, base, isolated, report) {
     const { Model } = trine;
     const { prompt, models } = await (await fetch(`${base}/expected.json`)).json();
-    const threads = isolated ? [1, 3] : [1];
+    const threads = [1];
     for (const { file, sha256, text, tokens } of models) {
         for (const count of threads) {
             for (const isa of ["scalar", undefined]) {

@@ -87,7 +87,7 @@ impl Tools {
         };
         let calls = Calls { syntax, functions, marks };
         // A model that may call and of which it is not known how it does writes what it likes.
-        let may = choice != Choice::None && !(choice == Choice::Auto && !syntax.is_known());
+        let may = choice != Choice::None && (choice != Choice::Auto || syntax.is_known());
         Ok(Some(Tools {
             described: list.to_vec(),
             calls: may.then(|| Arc::new(calls)),

@@ -114,6 +114,7 @@ fn every_block_of_commands_is_run_or_marked() {
                 "text",
                 "toml",
                 "json",
+                "js",
                 "python",
                 "python,ignore",
                 "rust",

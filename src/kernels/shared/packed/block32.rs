@@ -213,12 +213,14 @@ const fn signed_or_not(mut table: [u8; 16]) -> [u8; 16] {
 }
 
 /// `$layout` of every type.
+#[allow(unused_macros, reason = "not every system has kernels for packed rows")]
 macro_rules! layouts_of_block32 {
     ($layout:ident $(, $products:ty)?) => {{
         use $crate::shared::packed::block32::{Iq4Nl, Mxfp4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8Kv};
         $crate::shared::packed::layouts_of!($layout $(, $products)?: Q8_0 Q8Kv Q4_0 Q4_1 Q5_0 Q5_1 Iq4Nl Mxfp4)
     }};
 }
+#[allow(unused_imports, reason = "not every system has kernels for packed rows")]
 pub(crate) use layouts_of_block32;
 
 /// The layout of a type.

@@ -198,10 +198,12 @@ impl Packing {
 }
 
 /// `$layout` of several types.
+#[allow(unused_macros, reason = "not every system has kernels for packed rows")]
 macro_rules! layouts_of {
     ($layout:ident: $($codes:ident)*) => { [$($layout::<$codes>()),*] };
     ($layout:ident, $products:ty: $($codes:ident)*) => { [$($layout::<$products, $codes>()),*] };
 }
+#[allow(unused_imports, reason = "not every system has kernels for packed rows")]
 pub(crate) use layouts_of;
 
 thread_local! {

@@ -1,8 +1,8 @@
 //! Functions that the model may call: `tools` and `tool_choice` of a chat.
 //!
-//! How a call is written is the model's affair and shows in its template ([`syntax`]). Where a call must come, a model of
+//! How a call is written is the model's affair and shows in its template (`syntax`). Where a call must come, a model of
 //! which nobody knows how it calls is made to write `{"name": ..., "arguments": ...}`, and one whose template does nothing
-//! with functions is told of them in words ([`told`]). A grammar ([`lark`]) sees to it
+//! with functions is told of them in words ([`told`]). A grammar (`lark`) sees to it
 //! that a call, once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
 
 mod function;

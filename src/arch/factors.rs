@@ -34,23 +34,22 @@ const SHARED: &[&str] = &["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
 /// Projections of attention: the factors on these every graph applies.
 pub const ATTENTION_SCALES: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"];
 /// Those and the dense feed-forward network's.
-pub const DENSE_SCALES: &[&str] = &joined::<_, 8>(ATTENTION_SCALES, DENSE);
+pub const DENSE_SCALES: &[&str] = joined!(ATTENTION_SCALES, DENSE);
 /// Those and the experts'.
-pub const EXPERT_SCALES: &[&str] = &joined::<_, 11>(DENSE_SCALES, ROUTED);
+pub const EXPERT_SCALES: &[&str] = joined!(DENSE_SCALES, ROUTED);
 /// Those and those of the expert that all tokens go to.
-pub const ALL_SCALES: &[&str] = &joined::<_, 14>(EXPERT_SCALES, SHARED);
+pub const ALL_SCALES: &[&str] = joined!(EXPERT_SCALES, SHARED);
 /// Those of attention and of Mamba's projections.
-pub const SSM_SCALES: &[&str] = &joined::<_, 7>(ATTENTION_SCALES, &["ssm_in", "ssm_out"]);
+pub const SSM_SCALES: &[&str] = joined!(ATTENTION_SCALES, &["ssm_in", "ssm_out"]);
 /// Those and those of a feed-forward network without a gate.
-pub const NEMOTRON_SCALES: &[&str] = &joined::<_, 9>(SSM_SCALES, &["ffn_up", "ffn_down"]);
+pub const NEMOTRON_SCALES: &[&str] = joined!(SSM_SCALES, &["ffn_up", "ffn_down"]);
 /// The same and those of experts without gates.
 pub const NEMOTRON_EXPERT_SCALES: &[&str] =
-    &joined::<_, 13>(NEMOTRON_SCALES, &["ffn_up_exps", "ffn_down_exps", "ffn_up_shexp", "ffn_down_shexp"]);
+    joined!(NEMOTRON_SCALES, &["ffn_up_exps", "ffn_down_exps", "ffn_up_shexp", "ffn_down_shexp"]);
 /// Those of attention, of experts and of the expert that all tokens go to.
-pub const QWEN_NEXT_SCALES: &[&str] =
-    &joined::<_, 10>(&["attn_q", "attn_k", "attn_v", "attn_output"], &joined::<_, 6>(ROUTED, SHARED));
+pub const QWEN_NEXT_SCALES: &[&str] = joined!(&["attn_q", "attn_k", "attn_v", "attn_output"], ROUTED, SHARED);
 /// All, and those of Gated DeltaNet.
-pub const DELTA_SCALES: &[&str] = &joined::<_, 18>(ALL_SCALES, &["attn_gate", "ssm_beta", "ssm_alpha", "ssm_out"]);
+pub const DELTA_SCALES: &[&str] = joined!(ALL_SCALES, &["attn_gate", "ssm_beta", "ssm_alpha", "ssm_out"]);
 /// The output projection's alone.
 pub const ATTN_OUT_SCALE: &[&str] = &["attn_output"];
 

@@ -1,5 +1,7 @@
 //! Keys of a GGUF file, and where a checkpoint has them.
 
+use super::joined::joined;
+
 /// A key of the GGUF file, as [`Checkpoint::keys`](super::checkpoint::Checkpoint::keys) lists them. Names of keys stand without the architecture in front.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Key {
@@ -210,8 +212,8 @@ pub enum TensorKey {
 }
 
 impl Key {
-    /// The keys that llama.cpp's converter writes for most classes.
-    pub(super) const USUAL: &'static [Key] = &[
+    /// The first keys that llama.cpp's converter writes for most classes.
+    const FIRST: &'static [Key] = &[
         Key::Blocks,
         Key::Context,
         Key::Embedding,
@@ -223,34 +225,17 @@ impl Key {
         Key::Sections,
         Key::RopeBase,
         Key::RmsEpsilon,
-        Key::LayerEpsilon,
-        Key::Experts,
-        Key::ExpertsUsed,
-        Key::ExpertGroups,
-        Key::Gating,
-        Key::HeadSizes,
-        Key::FileType,
     ];
 
-    /// The same without sizes of heads.
-    pub(super) const USUAL_BUT_HEADS: &'static [Key] = &[
-        Key::Blocks,
-        Key::Context,
-        Key::Embedding,
-        Key::FeedForward,
-        Key::Heads,
-        Key::KvHeads,
-        Key::Causal,
-        Key::RopeScaling,
-        Key::Sections,
-        Key::RopeBase,
-        Key::RmsEpsilon,
-        Key::Experts,
-        Key::ExpertsUsed,
-        Key::ExpertGroups,
-        Key::Gating,
-        Key::FileType,
-    ];
+    /// Those of experts behind them.
+    const OF_EXPERTS: &'static [Key] = &[Key::Experts, Key::ExpertsUsed, Key::ExpertGroups, Key::Gating];
+
+    /// The keys that llama.cpp's converter writes for most classes.
+    pub(super) const USUAL: &'static [Key] =
+        joined!(Key::FIRST, &[Key::LayerEpsilon], Key::OF_EXPERTS, &[Key::HeadSizes, Key::FileType]);
+
+    /// The same without sizes of heads and the epsilon of layer norms.
+    pub(super) const USUAL_BUT_HEADS: &'static [Key] = joined!(Key::FIRST, Key::OF_EXPERTS, &[Key::FileType]);
 
     /// The same without groups of experts.
     pub(super) const USUAL_UNGROUPED: &'static [Key] = &[

@@ -52,7 +52,7 @@ pub type Group = &'static [Tensor];
 /// The groups of a block, of which `$first` stand before those that are named.
 macro_rules! begun {
     ($first:expr, $($group:expr),+) => {
-        &$crate::arch::joined::joined::<_, { $first.len() + [$($group),+].len() }>($first, &[$($group),+])
+        $crate::arch::joined::joined!($first, &[$($group),+])
     };
 }
 pub(super) use begun;

@@ -233,6 +233,12 @@ impl Tokenizer {
         Vec::new()
     }
 
+    /// Control tokens: those that have a text only where special ones are shown.
+    pub fn controls(&self) -> impl Iterator<Item = u32> {
+        let ids = 0..self.n_vocab() as u32;
+        ids.filter(|&id| self.piece(id, false).is_empty() && !self.piece(id, true).is_empty())
+    }
+
     /// The token that begins a text.
     pub fn bos(&self) -> Option<u32> {
         self.special.bos

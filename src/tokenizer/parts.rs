@@ -74,9 +74,8 @@ impl Tokenizer {
 
     /// Texts of the tokens that a text becomes only when they are asked for, longest first.
     fn control_tokens(&self) -> Vec<(&str, u32)> {
-        let ids = 0..self.n_vocab() as u32;
-        let control = ids.filter(|&id| self.piece(id, false).is_empty() && !self.piece(id, true).is_empty());
-        let mut texts: Vec<(&str, u32)> = control
+        let mut texts: Vec<(&str, u32)> = self
+            .controls()
             .filter_map(|id| Some((std::str::from_utf8(self.token_text(id)).ok()?, id)))
             .filter(|(text, _)| !text.is_empty())
             .collect();

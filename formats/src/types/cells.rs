@@ -1,8 +1,8 @@
 //! Blocks of codebooks whose scales are decided: what eight neighbouring weights may still become, which of it is
 //! best, and where it goes.
 //!
-//! What [`grid`](super::grid) is for types whose weights have codes of their own, this is for the IQ1, IQ2 and IQ3
-//! families, whose weights are points of a codebook, eight or four at a time. Rounding with error feedback chooses for
+//! They are of the IQ1, IQ2 and IQ3 families, whose weights are points of a codebook, eight or four at a time; types whose
+//! weights have codes of their own are in [`grid`](super::grid). Rounding with error feedback chooses for
 //! eight weights together; how much their errors cost together is a triangle, see [`Search::best`].
 
 use std::ops::Range;

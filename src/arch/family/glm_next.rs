@@ -3,7 +3,7 @@
 
 use super::glm::SPECIAL as GLM_SPECIAL;
 use super::indexed::{INDEXER, INDEXER_KEYS, INDEXER_TENSORS};
-use super::kimi::KIMI_LINEAR;
+use super::kimi::{KDA_GATE_NAMES, KDA_NAMES, KDA_STEPS, KIMI_LINEAR};
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, SHARED};
 use crate::arch::joined::joined;
@@ -47,8 +47,9 @@ pub const GLM5_NEXT: Arch = Arch {
         ..KIMI_LINEAR.experts
     },
     scaled: &[],
-    ignored: &joined::<_, 11>(
-        &joined::<_, 7>(INDEXER, &["indexer_compressor_gate.weight", "indexer_compressor_ape.weight"]),
+    ignored: joined!(
+        INDEXER,
+        &["indexer_compressor_gate.weight", "indexer_compressor_ape.weight"],
         // the graph of Kimi Delta Attention has none
         KIMI_LINEAR.ignored,
     ),
@@ -56,42 +57,29 @@ pub const GLM5_NEXT: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["Glm5NextForConditionalGeneration"],
         names: DOWN_GATE_UP,
-        more_names: &[
-            ("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),
-            ("self_attn.q_conv1d.weight", &["ssm_conv1d_q.weight"]),
-            ("self_attn.k_conv1d.weight", &["ssm_conv1d_k.weight"]),
-            ("self_attn.v_conv1d.weight", &["ssm_conv1d_v.weight"]),
-            ("self_attn.A_log", &["ssm_a"]),
-            ("self_attn.dt_bias", &["ssm_dt.bias"]),
-            ("self_attn.b_proj.weight", &["ssm_beta.weight"]),
-            ("self_attn.f_a_proj.weight", &["ssm_f_a.weight"]),
-            ("self_attn.f_b_proj.weight", &["ssm_f_b.weight"]),
-            ("self_attn.g_a_proj.weight", &["ssm_g_a.weight"]),
-            ("self_attn.g_b_proj.weight", &["ssm_g_b.weight"]),
-            ("self_attn.o_norm.weight", &["ssm_norm.weight"]),
-            ("hc_attn_fn", &["hc_attn_fn.weight"]),
-            ("hc_attn_base", &["hc_attn_base.weight"]),
-            ("hc_attn_scale", &["hc_attn_scale.weight"]),
-            ("hc_ffn_fn", &["hc_ffn_fn.weight"]),
-            ("hc_ffn_base", &["hc_ffn_base.weight"]),
-            ("hc_ffn_scale", &["hc_ffn_scale.weight"]),
-        ],
-        beside: &joined::<_, 7>(
+        more_names: joined!(
+            KDA_NAMES,
+            KDA_GATE_NAMES,
+            &[
+                ("hc_attn_fn", &["hc_attn_fn.weight"]),
+                ("hc_attn_base", &["hc_attn_base.weight"]),
+                ("hc_attn_scale", &["hc_attn_scale.weight"]),
+                ("hc_ffn_fn", &["hc_ffn_fn.weight"]),
+                ("hc_ffn_base", &["hc_ffn_base.weight"]),
+                ("hc_ffn_scale", &["hc_ffn_scale.weight"]),
+            ],
+        ),
+        beside: joined!(
             INDEXER_TENSORS,
             &[
                 beside("self_attn.indexer.index_kpool_compress_gate", "indexer_compressor_gate.weight", Router),
                 beside("self_attn.indexer.index_kpool_compress_ape", "indexer_compressor_ape.weight", Router),
             ],
         ),
-        steps: &[
-            ("self_attn.kv_b_proj.weight", &[Step::KeysAndValues]),
-            ("self_attn.A_log", &[Step::Decay]),
-            ("self_attn.q_conv1d.weight", &[Step::OneRow]),
-            ("self_attn.k_conv1d.weight", &[Step::OneRow]),
-            ("self_attn.v_conv1d.weight", &[Step::OneRow]),
-            ("hc_attn_fn", &[Step::InFloats]),
-            ("hc_ffn_fn", &[Step::InFloats]),
-        ],
+        steps: joined!(
+            KDA_STEPS,
+            &[("self_attn.A_log", &[Step::Decay]), ("hc_attn_fn", &[Step::InFloats]), ("hc_ffn_fn", &[Step::InFloats]),],
+        ),
         special: GLM_SPECIAL,
         kv_heads: KvHeads::OneWhereStated,
         fixed: &[("mla_use_nope", Fixed::True), ("qk_rope_head_dim", Fixed::Number(0.0)), ("mhc", Fixed::True)],

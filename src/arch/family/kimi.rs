@@ -6,6 +6,7 @@ use super::deepseek2::DEEPSEEK2;
 use super::llama::MIXTRAL;
 use super::qwen::DOWN_GATE_UP;
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, EXPERTS, NARROW_EXPERTS, SHARED};
+use crate::arch::joined::joined;
 use crate::arch::latent_parts::{
     EXPANSION_BY_HEAD, EXPANSION_EITHER, LATENT, LATENT_GATE_OPTIONAL, LATENT_OUT, QUERIES, RANKED_QUERIES_OPTIONAL,
 };
@@ -20,6 +21,40 @@ use crate::arch::rules::{
     Sections, SharedWidth,
 };
 use crate::arch::{Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, Step, TokenKey, Tokenizer};
+
+/// Names of latent attention and of Kimi Delta Attention.
+pub(super) const KDA_NAMES: &[(&str, &[&str])] = &[
+    ("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),
+    ("self_attn.q_conv1d.weight", &["ssm_conv1d_q.weight"]),
+    ("self_attn.k_conv1d.weight", &["ssm_conv1d_k.weight"]),
+    ("self_attn.v_conv1d.weight", &["ssm_conv1d_v.weight"]),
+    ("self_attn.A_log", &["ssm_a"]),
+    ("self_attn.dt_bias", &["ssm_dt.bias"]),
+    ("self_attn.b_proj.weight", &["ssm_beta.weight"]),
+    ("self_attn.f_a_proj.weight", &["ssm_f_a.weight"]),
+    ("self_attn.f_b_proj.weight", &["ssm_f_b.weight"]),
+    ("self_attn.o_norm.weight", &["ssm_norm.weight"]),
+];
+
+/// Names of the latter's output gate of low rank.
+pub(super) const KDA_GATE_NAMES: &[(&str, &[&str])] =
+    &[("self_attn.g_a_proj.weight", &["ssm_g_a.weight"]), ("self_attn.g_b_proj.weight", &["ssm_g_b.weight"])];
+
+/// Names of the choice of experts and of the shared one.
+const SHARED_NAMES: &[(&str, &[&str])] = &[
+    ("block_sparse_moe.gate.e_score_correction_bias", &["exp_probs_b.bias"]),
+    ("block_sparse_moe.shared_experts.gate_proj.weight", &["ffn_gate_shexp.weight"]),
+    ("block_sparse_moe.shared_experts.up_proj.weight", &["ffn_up_shexp.weight"]),
+    ("block_sparse_moe.shared_experts.down_proj.weight", &["ffn_down_shexp.weight"]),
+];
+
+/// Steps of the tensors of both.
+pub(super) const KDA_STEPS: &[(&str, &[Step])] = &[
+    ("self_attn.kv_b_proj.weight", &[Step::KeysAndValues]),
+    ("self_attn.q_conv1d.weight", &[Step::OneRow]),
+    ("self_attn.k_conv1d.weight", &[Step::OneRow]),
+    ("self_attn.v_conv1d.weight", &[Step::OneRow]),
+];
 
 /// Groups that both kinds of blocks begin with.
 const KIMI_LINEAR_MIXING: &[Group] =
@@ -46,31 +81,8 @@ pub const KIMI_LINEAR: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["KimiLinearForCausalLM", "KimiLinearModel"],
         names: MIXTRAL,
-        more_names: &[
-            ("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),
-            ("self_attn.q_conv1d.weight", &["ssm_conv1d_q.weight"]),
-            ("self_attn.k_conv1d.weight", &["ssm_conv1d_k.weight"]),
-            ("self_attn.v_conv1d.weight", &["ssm_conv1d_v.weight"]),
-            ("self_attn.A_log", &["ssm_a"]),
-            ("self_attn.dt_bias", &["ssm_dt.bias"]),
-            ("self_attn.b_proj.weight", &["ssm_beta.weight"]),
-            ("self_attn.f_a_proj.weight", &["ssm_f_a.weight"]),
-            ("self_attn.f_b_proj.weight", &["ssm_f_b.weight"]),
-            ("self_attn.g_a_proj.weight", &["ssm_g_a.weight"]),
-            ("self_attn.g_b_proj.weight", &["ssm_g_b.weight"]),
-            ("self_attn.o_norm.weight", &["ssm_norm.weight"]),
-            ("block_sparse_moe.gate.e_score_correction_bias", &["exp_probs_b.bias"]),
-            ("block_sparse_moe.shared_experts.gate_proj.weight", &["ffn_gate_shexp.weight"]),
-            ("block_sparse_moe.shared_experts.up_proj.weight", &["ffn_up_shexp.weight"]),
-            ("block_sparse_moe.shared_experts.down_proj.weight", &["ffn_down_shexp.weight"]),
-        ],
-        steps: &[
-            ("self_attn.kv_b_proj.weight", &[Step::KeysAndValues]),
-            ("self_attn.A_log", &[Step::Decay, Step::OneRow, Step::OneRow]),
-            ("self_attn.q_conv1d.weight", &[Step::OneRow]),
-            ("self_attn.k_conv1d.weight", &[Step::OneRow]),
-            ("self_attn.v_conv1d.weight", &[Step::OneRow]),
-        ],
+        more_names: joined!(KDA_NAMES, KDA_GATE_NAMES, SHARED_NAMES),
+        steps: joined!(KDA_STEPS, &[("self_attn.A_log", &[Step::Decay, Step::OneRow, Step::OneRow]),]),
         kv_heads: KvHeads::One,
         more_keys: &[
             Key::VocabSize,
@@ -135,47 +147,36 @@ pub const KIMI_K3: Arch = Arch {
             ("block_sparse_moe.experts.*.w3.weight_packed", &["ffn_up_exps.weight"]),
         ],
         names: MIXTRAL,
-        more_names: &[
-            ("self_attn.kv_b_proj.weight", &["attn_k_b.weight", "attn_v_b.weight"]),
-            ("self_attn.q_conv1d.weight", &["ssm_conv1d_q.weight"]),
-            ("self_attn.k_conv1d.weight", &["ssm_conv1d_k.weight"]),
-            ("self_attn.v_conv1d.weight", &["ssm_conv1d_v.weight"]),
-            ("self_attn.A_log", &["ssm_a"]),
-            ("self_attn.dt_bias", &["ssm_dt.bias"]),
-            ("self_attn.b_proj.weight", &["ssm_beta.weight"]),
-            ("self_attn.f_a_proj.weight", &["ssm_f_a.weight"]),
-            ("self_attn.f_b_proj.weight", &["ssm_f_b.weight"]),
-            ("self_attn.o_norm.weight", &["ssm_norm.weight"]),
-            // of blocks that attend, and of the others
-            ("self_attn.g_proj.weight", &["attn_gate.weight"]),
-            ("self_attn.g_proj.weight", &["ssm_g.weight"]),
-            ("self_attention_res_norm.weight", &["attn_res_score.weight"]),
-            ("self_attention_res_proj.weight", &["attn_res_score.weight"]),
-            ("mlp_res_norm.weight", &["ffn_res_score.weight"]),
-            ("mlp_res_proj.weight", &["ffn_res_score.weight"]),
-            ("output_attn_res_norm.weight", &["output_res_score.weight"]),
-            ("output_attn_res_proj.weight", &["output_res_score.weight"]),
-            ("block_sparse_moe.gate.e_score_correction_bias", &["exp_probs_b.bias"]),
-            ("block_sparse_moe.shared_experts.gate_proj.weight", &["ffn_gate_shexp.weight"]),
-            ("block_sparse_moe.shared_experts.up_proj.weight", &["ffn_up_shexp.weight"]),
-            ("block_sparse_moe.shared_experts.down_proj.weight", &["ffn_down_shexp.weight"]),
-            ("block_sparse_moe.routed_expert_down_proj.weight", &["ffn_routed_down.weight"]),
-            ("block_sparse_moe.routed_expert_up_proj.weight", &["ffn_routed_up.weight"]),
-            ("block_sparse_moe.routed_expert_norm.weight", &["ffn_routed_norm.weight"]),
-        ],
-        steps: &[
-            ("self_attn.kv_b_proj.weight", &[Step::KeysAndValues]),
-            ("self_attn.A_log", &[Step::Decay]),
-            ("self_attn.q_conv1d.weight", &[Step::OneRow]),
-            ("self_attn.k_conv1d.weight", &[Step::OneRow]),
-            ("self_attn.v_conv1d.weight", &[Step::OneRow]),
-            ("self_attention_res_norm.weight", &[Step::Product]),
-            ("self_attention_res_proj.weight", &[Step::Product]),
-            ("mlp_res_norm.weight", &[Step::Product]),
-            ("mlp_res_proj.weight", &[Step::Product]),
-            ("output_attn_res_norm.weight", &[Step::Product]),
-            ("output_attn_res_proj.weight", &[Step::Product]),
-        ],
+        more_names: joined!(
+            KDA_NAMES,
+            SHARED_NAMES,
+            &[
+                // of blocks that attend, and of the others
+                ("self_attn.g_proj.weight", &["attn_gate.weight"]),
+                ("self_attn.g_proj.weight", &["ssm_g.weight"]),
+                ("self_attention_res_norm.weight", &["attn_res_score.weight"]),
+                ("self_attention_res_proj.weight", &["attn_res_score.weight"]),
+                ("mlp_res_norm.weight", &["ffn_res_score.weight"]),
+                ("mlp_res_proj.weight", &["ffn_res_score.weight"]),
+                ("output_attn_res_norm.weight", &["output_res_score.weight"]),
+                ("output_attn_res_proj.weight", &["output_res_score.weight"]),
+                ("block_sparse_moe.routed_expert_down_proj.weight", &["ffn_routed_down.weight"]),
+                ("block_sparse_moe.routed_expert_up_proj.weight", &["ffn_routed_up.weight"]),
+                ("block_sparse_moe.routed_expert_norm.weight", &["ffn_routed_norm.weight"]),
+            ]
+        ),
+        steps: joined!(
+            KDA_STEPS,
+            &[
+                ("self_attn.A_log", &[Step::Decay]),
+                ("self_attention_res_norm.weight", &[Step::Product]),
+                ("self_attention_res_proj.weight", &[Step::Product]),
+                ("mlp_res_norm.weight", &[Step::Product]),
+                ("mlp_res_proj.weight", &[Step::Product]),
+                ("output_attn_res_norm.weight", &[Step::Product]),
+                ("output_attn_res_proj.weight", &[Step::Product]),
+            ]
+        ),
         kv_heads: KvHeads::One,
         fixed: &[("mla_use_nope", Fixed::True), ("moe_router_activation_func", Fixed::Text("sigmoid"))],
         head_dim: HeadDim::Implied,

@@ -2,6 +2,7 @@
 
 use crate::arch::expert_parts::{CHOICE_BIAS_REQUIRED, NARROW_PLAIN_EXPERTS, SHARED_PLAIN};
 use crate::arch::factors::{NEMOTRON_EXPERT_SCALES, NEMOTRON_SCALES};
+use crate::arch::joined::joined;
 use crate::arch::mtp_parts::MTP_OF_SINGLES;
 use crate::arch::parts::{
     ATTN_NORM, ATTN_OUT, ATTN_OUT_BIAS_OPTIONAL, Group, PLAIN_FFN, PLAIN_FFN_BIAS_OPTIONAL, QKV, QKV_BIAS_OPTIONAL,
@@ -19,6 +20,29 @@ const PATTERN: &str = "hybrid_override_pattern";
 /// The groups that blocks of all three kinds have between them, but for those of networks.
 const MIXERS: &[Group] =
     &[ATTN_NORM, QKV, ATTN_OUT, MAMBA_2, CONVOLUTION_BIAS, GROUP_NORM, QKV_BIAS_OPTIONAL, ATTN_OUT_BIAS_OPTIONAL];
+
+/// The first keys of all checkpoints.
+const SIZES: &[Key] = &[Key::Blocks, Key::Context, Key::Embedding];
+
+/// Keys of the heads of attention.
+const HEADS: &[Key] =
+    &[Key::Heads, Key::ByPattern(PATTERN, '*', &["num_key_value_heads"], "attention.head_count_kv"), Key::RopeBase];
+
+/// Keys of Mamba's layers, and what stands around them.
+const MIXER_KEYS: &[Key] = &[
+    Key::FileType,
+    Key::VocabSize,
+    Key::Quotient(&["hidden_size"], &["num_attention_heads"], "rope.dimension_count"),
+    Key::WholeOr(&["conv_kernel"], "ssm.conv_kernel", 4),
+    Key::Whole(&["ssm_state_size"], "ssm.state_size"),
+    Key::Whole(&["n_groups"], "ssm.group_count"),
+    Key::Product(&["mamba_num_heads"], &["mamba_head_dim"], "ssm.inner_size"),
+    Key::Whole(&["mamba_num_heads"], "ssm.time_step_rank"),
+    Key::ConstantFlag("rope.scaling.finetuned", false),
+    Key::Constant("context_length", 1 << 20),
+    Key::Whole(&["head_dim", "attention_head_dim"], "attention.key_length"),
+    Key::Whole(&["head_dim", "attention_head_dim"], "attention.value_length"),
+];
 
 /// `nemotron_h`.
 pub const NEMOTRON_H: Arch = Arch {
@@ -41,28 +65,13 @@ pub const NEMOTRON_H: Arch = Arch {
         rms_eps: None,
         layer_eps: Some(1e-5),
         rope_theta: 0.0,
-        keys: &[
-            Key::Blocks,
-            Key::Context,
-            Key::Embedding,
-            Key::ByPattern(PATTERN, '-', &["intermediate_size"], "feed_forward_length"),
-            Key::Heads,
-            Key::ByPattern(PATTERN, '*', &["num_key_value_heads"], "attention.head_count_kv"),
-            Key::RopeBase,
-            Key::LayerEpsilon,
-            Key::FileType,
-            Key::VocabSize,
-            Key::Quotient(&["hidden_size"], &["num_attention_heads"], "rope.dimension_count"),
-            Key::WholeOr(&["conv_kernel"], "ssm.conv_kernel", 4),
-            Key::Whole(&["ssm_state_size"], "ssm.state_size"),
-            Key::Whole(&["n_groups"], "ssm.group_count"),
-            Key::Product(&["mamba_num_heads"], &["mamba_head_dim"], "ssm.inner_size"),
-            Key::Whole(&["mamba_num_heads"], "ssm.time_step_rank"),
-            Key::ConstantFlag("rope.scaling.finetuned", false),
-            Key::Constant("context_length", 1 << 20),
-            Key::Whole(&["head_dim", "attention_head_dim"], "attention.key_length"),
-            Key::Whole(&["head_dim", "attention_head_dim"], "attention.value_length"),
-        ],
+        keys: joined!(
+            SIZES,
+            &[Key::ByPattern(PATTERN, '-', &["intermediate_size"], "feed_forward_length")],
+            HEADS,
+            &[Key::LayerEpsilon],
+            MIXER_KEYS,
+        ),
         tokenizer: Tokenizer::Json,
         ..Checkpoint::USUAL
     }],
@@ -120,44 +129,41 @@ pub const NEMOTRON_H_MOE: Arch = Arch {
         &Checkpoint { told_by: Some("num_experts_per_tok"), classes: &["NemotronHForCausalLM"], ..EXPERT_CHECKPOINT },
         &Checkpoint {
             classes: &["NemotronHPuzzleForCausalLM"],
-            keys: &[
-                Key::Blocks,
-                Key::Context,
-                Key::Embedding,
-                Key::OfBlocks("moe_intermediate_size", "feed_forward_length"),
-                Key::Heads,
-                Key::ByPattern(PATTERN, '*', &["num_key_value_heads"], "attention.head_count_kv"),
-                Key::RopeBase,
-                Key::Fraction(&["rms_norm_eps", "norm_eps"], "attention.layer_norm_rms_epsilon"),
-                Key::LayerEpsilon,
-                Key::Experts,
-                Key::ExpertsUsed,
-                Key::ExpertGroups,
-                Key::FileType,
-                Key::VocabSize,
-                Key::Quotient(&["hidden_size"], &["num_attention_heads"], "rope.dimension_count"),
-                Key::WholeOr(&["conv_kernel"], "ssm.conv_kernel", 4),
-                Key::Whole(&["ssm_state_size"], "ssm.state_size"),
-                Key::Whole(&["n_groups"], "ssm.group_count"),
-                Key::Product(&["mamba_num_heads"], &["mamba_head_dim"], "ssm.inner_size"),
-                Key::Whole(&["mamba_num_heads"], "ssm.time_step_rank"),
-                Key::ConstantFlag("rope.scaling.finetuned", false),
-                Key::Constant("context_length", 1 << 20),
-                Key::Whole(&["head_dim", "attention_head_dim"], "attention.key_length"),
-                Key::Whole(&["head_dim", "attention_head_dim"], "attention.value_length"),
-                Key::OfBlocks("moe_intermediate_size", "expert_feed_forward_length"),
-                Key::OfBlocks("num_experts_per_tok", "expert_used_count"),
-                Key::Whole(&["moe_shared_expert_intermediate_size"], "expert_shared_feed_forward_length"),
-                Key::Whole(&["n_shared_experts"], "expert_shared_count"),
-                Key::Flag("norm_topk_prob", "expert_weights_norm", true),
-                Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
-                Key::Whole(&["moe_latent_size"], "moe_latent_size"),
-            ],
+            keys: joined!(
+                SIZES,
+                &[Key::OfBlocks("moe_intermediate_size", "feed_forward_length")],
+                HEADS,
+                EXPERT_KEYS,
+                MIXER_KEYS,
+                &[
+                    Key::OfBlocks("moe_intermediate_size", "expert_feed_forward_length"),
+                    Key::OfBlocks("num_experts_per_tok", "expert_used_count")
+                ],
+                SHARED_KEYS
+            ),
             ..EXPERT_CHECKPOINT
         },
     ],
     ..NEMOTRON_H
 };
+
+/// Keys between the widths of networks with experts and those of experts.
+const EXPERT_KEYS: &[Key] = &[
+    Key::Fraction(&["rms_norm_eps", "norm_eps"], "attention.layer_norm_rms_epsilon"),
+    Key::LayerEpsilon,
+    Key::Experts,
+    Key::ExpertsUsed,
+    Key::ExpertGroups,
+];
+
+/// Keys behind the widths of experts.
+const SHARED_KEYS: &[Key] = &[
+    Key::Whole(&["moe_shared_expert_intermediate_size"], "expert_shared_feed_forward_length"),
+    Key::Whole(&["n_shared_experts"], "expert_shared_count"),
+    Key::Flag("norm_topk_prob", "expert_weights_norm", true),
+    Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+    Key::Whole(&["moe_latent_size"], "moe_latent_size"),
+];
 
 /// The common part of checkpoints with experts.
 const EXPERT_CHECKPOINT: Checkpoint = Checkpoint {
@@ -181,38 +187,15 @@ const EXPERT_CHECKPOINT: Checkpoint = Checkpoint {
     rms_eps: None,
     layer_eps: Some(1e-5),
     rope_theta: 0.0,
-    keys: &[
-        Key::Blocks,
-        Key::Context,
-        Key::Embedding,
-        Key::ByPattern(PATTERN, 'E', &["moe_intermediate_size"], "feed_forward_length"),
-        Key::Heads,
-        Key::ByPattern(PATTERN, '*', &["num_key_value_heads"], "attention.head_count_kv"),
-        Key::RopeBase,
-        Key::Fraction(&["rms_norm_eps", "norm_eps"], "attention.layer_norm_rms_epsilon"),
-        Key::LayerEpsilon,
-        Key::Experts,
-        Key::ExpertsUsed,
-        Key::ExpertGroups,
-        Key::FileType,
-        Key::VocabSize,
-        Key::Quotient(&["hidden_size"], &["num_attention_heads"], "rope.dimension_count"),
-        Key::WholeOr(&["conv_kernel"], "ssm.conv_kernel", 4),
-        Key::Whole(&["ssm_state_size"], "ssm.state_size"),
-        Key::Whole(&["n_groups"], "ssm.group_count"),
-        Key::Product(&["mamba_num_heads"], &["mamba_head_dim"], "ssm.inner_size"),
-        Key::Whole(&["mamba_num_heads"], "ssm.time_step_rank"),
-        Key::ConstantFlag("rope.scaling.finetuned", false),
-        Key::Constant("context_length", 1 << 20),
-        Key::Whole(&["head_dim", "attention_head_dim"], "attention.key_length"),
-        Key::Whole(&["head_dim", "attention_head_dim"], "attention.value_length"),
-        Key::Whole(&["moe_intermediate_size"], "expert_feed_forward_length"),
-        Key::Whole(&["moe_shared_expert_intermediate_size"], "expert_shared_feed_forward_length"),
-        Key::Whole(&["n_shared_experts"], "expert_shared_count"),
-        Key::Flag("norm_topk_prob", "expert_weights_norm", true),
-        Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
-        Key::Whole(&["moe_latent_size"], "moe_latent_size"),
-    ],
+    keys: joined!(
+        SIZES,
+        &[Key::ByPattern(PATTERN, 'E', &["moe_intermediate_size"], "feed_forward_length")],
+        HEADS,
+        EXPERT_KEYS,
+        MIXER_KEYS,
+        &[Key::Whole(&["moe_intermediate_size"], "expert_feed_forward_length")],
+        SHARED_KEYS
+    ),
     tokenizer: Tokenizer::Json,
     ..Checkpoint::USUAL
 };

@@ -13,6 +13,28 @@ use crate::arch::stream_parts::{GATED_CONNECTIONS, GATED_ENDS, NGRAMS};
 use crate::arch::tensor::Role::{ByRows, Norm};
 use crate::arch::{Arch, Checkpoint, Key, Step};
 
+/// Names of what its blocks have beside those of Qwen 3.5.
+const NAMES: &[(&str, &[&str])] = &[
+    ("attn_hyper_connection.hc_norm.weight", &["hc_attn_norm.weight"]),
+    ("attn_hyper_connection.input_mix_weight_down.weight", &["hc_attn_down.weight"]),
+    ("attn_hyper_connection.input_mix_weight_up.weight", &["hc_attn_up.weight"]),
+    ("attn_hyper_connection.block_inject_weight.weight", &["hc_attn_inject.weight"]),
+    ("mlp_hyper_connection.hc_norm.weight", &["hc_ffn_norm.weight"]),
+    ("mlp_hyper_connection.input_mix_weight_down.weight", &["hc_ffn_down.weight"]),
+    ("mlp_hyper_connection.input_mix_weight_up.weight", &["hc_ffn_up.weight"]),
+    ("mlp_hyper_connection.block_inject_weight.weight", &["hc_ffn_inject.weight"]),
+    ("hyper_connection_mixer.hc_norm.weight", &["output_hc_norm.weight"]),
+    ("hyper_connection_mixer.input_mix_weight_down.weight", &["output_hc_down.weight"]),
+    ("hyper_connection_mixer.input_mix_weight_up.weight", &["output_hc_up.weight"]),
+    ("ple.key_proj.weight", &["ple_key.weight"]),
+    ("ple.value_proj.weight", &["ple_value.weight"]),
+    ("ple.norm_key.weight", &["ple_norm_key.weight"]),
+    ("ple.norm_query.weight", &["ple_norm_query.weight"]),
+    ("ple.norm_conv.weight", &["ple_norm_conv.weight"]),
+    ("ple.conv1d.weight", &["ple_conv1d.weight"]),
+    ("self_attn.indexer.index_qk_proj.weight", &["indexer.q_proj.weight", "indexer.k_proj.weight"]),
+];
+
 /// `qwen4exp`.
 pub const QWEN4EXP: Arch = Arch {
     name: "qwen4exp",
@@ -47,36 +69,14 @@ pub const QWEN4EXP: Arch = Arch {
     steered: false,
     checkpoints: &[&Checkpoint {
         classes: &["Qwen4ExpForConditionalGeneration", "Qwen4ExpForCausalLM"],
-        names: &joined::<_, 28>(
-            EXPERT_NAMES,
-            &[
-                ("attn_hyper_connection.hc_norm.weight", &["hc_attn_norm.weight"]),
-                ("attn_hyper_connection.input_mix_weight_down.weight", &["hc_attn_down.weight"]),
-                ("attn_hyper_connection.input_mix_weight_up.weight", &["hc_attn_up.weight"]),
-                ("attn_hyper_connection.block_inject_weight.weight", &["hc_attn_inject.weight"]),
-                ("mlp_hyper_connection.hc_norm.weight", &["hc_ffn_norm.weight"]),
-                ("mlp_hyper_connection.input_mix_weight_down.weight", &["hc_ffn_down.weight"]),
-                ("mlp_hyper_connection.input_mix_weight_up.weight", &["hc_ffn_up.weight"]),
-                ("mlp_hyper_connection.block_inject_weight.weight", &["hc_ffn_inject.weight"]),
-                ("hyper_connection_mixer.hc_norm.weight", &["output_hc_norm.weight"]),
-                ("hyper_connection_mixer.input_mix_weight_down.weight", &["output_hc_down.weight"]),
-                ("hyper_connection_mixer.input_mix_weight_up.weight", &["output_hc_up.weight"]),
-                ("ple.key_proj.weight", &["ple_key.weight"]),
-                ("ple.value_proj.weight", &["ple_value.weight"]),
-                ("ple.norm_key.weight", &["ple_norm_key.weight"]),
-                ("ple.norm_query.weight", &["ple_norm_query.weight"]),
-                ("ple.norm_conv.weight", &["ple_norm_conv.weight"]),
-                ("ple.conv1d.weight", &["ple_conv1d.weight"]),
-                ("self_attn.indexer.index_qk_proj.weight", &["indexer.q_proj.weight", "indexer.k_proj.weight"]),
-            ],
-        ),
+        names: joined!(EXPERT_NAMES, NAMES),
         beside: &[
             beside("", "indexer.q_proj.weight", ByRows),
             beside("", "indexer.k_proj.weight", ByRows),
             beside("self_attn.indexer.q_layernorm.weight", "indexer.q_norm.weight", Norm),
             beside("self_attn.indexer.k_layernorm.weight", "indexer.k_norm.weight", Norm),
         ],
-        steps: &joined::<_, 14>(
+        steps: joined!(
             TURNED.steps,
             &[
                 // the reference's rule for vectors goes by names, which these have not

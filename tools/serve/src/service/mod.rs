@@ -263,9 +263,8 @@ impl Service {
     pub fn controls(&self) -> &[(u32, String)] {
         self.controls.get_or_init(|| {
             let tokenizer = self.engine.model().tokenizer();
-            let ids = (0..tokenizer.n_vocab() as u32).filter(|&id| tokenizer.piece(id, false).is_empty());
-            let named = ids.filter(|&id| !tokenizer.is_eog(id)).map(|id| (id, self.text_of(&[id])));
-            named.filter(|(_, name)| !name.is_empty()).collect()
+            let ids = tokenizer.controls().filter(|&id| !tokenizer.is_eog(id));
+            ids.map(|id| (id, self.text_of(&[id]))).collect()
         })
     }
 

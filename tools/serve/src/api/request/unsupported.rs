@@ -14,7 +14,7 @@ pub fn check(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     numbers(f)?;
     texts(f)?;
     constraints(f)?;
-    elsewhere(f, route)?;
+    of_other_routes(f, route)?;
     // OpenAI's shape of completions has no place for it.
     if route == Route::Text {
         refuse("post_sampling_probs", f.is_set("post_sampling_probs")?)?;
@@ -102,7 +102,7 @@ const CONSTRAINTS: &[&str] = &[
 ];
 
 /// Fields of other routes that say the same there: on this one nobody would follow them.
-fn elsewhere(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
+fn of_other_routes(f: &Fields<'_>, route: Route) -> Result<(), ApiError> {
     let has = |name: &str, member: &str| f.get(name).is_some_and(|v| !v[member].is_null());
     let chats = !matches!(route, Route::Native | Route::Infill | Route::Text);
     let ollama = matches!(route, Route::OllamaChat | Route::OllamaGenerate);

@@ -81,6 +81,12 @@ impl Counters {
         running.for_each(|(i, now)| slots[i] = now);
     }
 
+    /// A request that had a place for so long ended.
+    pub(super) fn end(&self, held: Duration) {
+        self.ended.fetch_add(1, Relaxed);
+        self.held_micros.fetch_add(held.as_micros() as u64, Relaxed);
+    }
+
     pub(super) fn add_time(&self, took: Duration, prompt_rows: usize, decode_rows: usize) {
         let micros = took.as_micros() as u64;
         let all = (prompt_rows + decode_rows).max(1) as u64;

@@ -13,6 +13,8 @@ use crate::service::Weight;
 
 /// The most time that a client gets for its body.
 const MOST_TIME: Duration = Duration::from_secs(30);
+/// The most time in which nothing of a body comes that others may wait for.
+const MOST_SILENCE: Duration = Duration::from_secs(5);
 
 /// A body.
 pub struct Taken {
@@ -31,12 +33,13 @@ pub async fn read(body: Body, most: usize, intake: &Intake) -> Result<Taken, Api
     if said.lower() > most as u64 {
         return Err(too_large(most));
     }
-    let room = intake.coming(said.lower() as usize).await?;
-    let read = tokio::time::timeout(MOST_TIME, read_slowly(body, most, intake, room));
-    read.await.unwrap_or_else(|_| {
-        let message = format!("the body did not come within {} s", MOST_TIME.as_secs());
-        Err(ApiError::new(408, "invalid_request_error", message))
-    })
+    let said = said.exact().map_or(most, |bytes| bytes as usize);
+    let read = tokio::time::timeout(MOST_TIME, read_slowly(body, most, said, intake));
+    read.await.unwrap_or_else(|_| Err(late(format!("the body did not come within {} s", MOST_TIME.as_secs()))))
+}
+
+fn late(message: String) -> ApiError {
+    ApiError::new(408, "invalid_request_error", message)
 }
 
 fn too_large(most: usize) -> ApiError {
@@ -44,23 +47,30 @@ fn too_large(most: usize) -> ApiError {
     ApiError::new(413, "invalid_request_error", message)
 }
 
-async fn read_slowly(mut body: Body, most: usize, intake: &Intake, mut room: Option<Held>) -> Result<Taken, ApiError> {
-    let mut bytes = Vec::new();
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+/// Reads a body that is `said` bytes long, or as many as it may have if nobody said that. Its room is taken when as much of
+/// it is here as others do not wait for: who announces much and sends nothing has none.
+async fn read_slowly(mut body: Body, most: usize, said: usize, intake: &Intake) -> Result<Taken, ApiError> {
+    let (mut bytes, mut room) = (Vec::new(), None);
+    loop {
+        let patience = if room.is_some() { MOST_SILENCE } else { MOST_TIME };
+        let frame = tokio::time::timeout(patience, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
+        let frame = frame.map_err(|_| late(format!("nothing of the body came for {} s", patience.as_secs())))?;
+        let Some(frame) = frame else {
+            return Ok(Taken { bytes, _room: room });
+        };
         let frame = frame.map_err(|_| ApiError::invalid("the body ended early"))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if bytes.len() + data.len() > most {
+        let here = bytes.len() + data.len();
+        if here > most {
             return Err(too_large(most));
         }
-        if room.is_none() && Weight::of_body(bytes.len() + data.len()) == Weight::Heavy {
-            // Nobody said how long it is.
-            room = intake.coming(most).await?;
+        if room.is_none() && Weight::of_body(here) == Weight::Heavy {
+            room = Some(intake.coming(said).await?);
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(Taken { bytes, _room: room })
 }
 
 /// The body as JSON.

@@ -61,15 +61,12 @@ impl Intake {
         Intake { coming, large, small, patience }
     }
 
-    /// Waits for room for a body of `bytes` bytes on its way; small ones need none, connections have it.
+    /// Waits for room for a large body of `bytes` bytes on its way; small ones need none, connections have it.
     ///
     /// # Errors
     /// There was none in time.
-    pub async fn coming(&self, bytes: usize) -> Result<Option<Held>, ApiError> {
-        match Weight::of_body(bytes) {
-            Weight::Light => Ok(None),
-            Weight::Heavy => self.coming.take(bytes, self.patience).await.map(Some),
-        }
+    pub async fn coming(&self, bytes: usize) -> Result<Held, ApiError> {
+        self.coming.take(bytes, self.patience).await
     }
 
     /// Waits for room for the pieces of a body, which take `bytes` bytes.
@@ -143,7 +140,6 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let intake = Intake::new(4 << 20, Duration::from_millis(1));
-            assert!(intake.coming(1 << 10).await.is_ok_and(|held| held.is_none()));
             let first = intake.coming(700 << 10).await;
             assert_eq!(intake.coming(700 << 10).await.err().map(|e| e.status), Some(503));
             drop(first);

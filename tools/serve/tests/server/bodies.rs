@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{ask, open, post, raw, request};
+use crate::client::{answer, ask, open, post, raw, request};
 use crate::local::start;
 
 /// A body of half a megabyte that would be fifty times as large in pieces.
@@ -29,15 +29,26 @@ fn large_bodies_wait_for_one_another() {
     let to = local.to;
     let large = json!({"content": "a ".repeat(250_000)}).to_string();
     let head = request("POST", "/tokenize", &[], large.as_bytes());
-    let coming = |said: usize| {
+    let coming = |said: usize, sent: usize| {
         let head = String::from_utf8_lossy(&head[..head.len() - large.len()]).into_owned();
-        open(to, head.replace(&large.len().to_string(), &said.to_string()).as_bytes())
+        let mut bytes = head.replace(&large.len().to_string(), &said.to_string()).into_bytes();
+        bytes.extend_from_slice(&large.as_bytes()[..sent]);
+        open(to, &bytes)
     };
-    // Nobody sends more of it.
-    let on_its_way = coming(4_000_000);
     let status = || raw(to, &head).status;
+    // Who announces a large body and sends nothing takes no room.
+    let announced: Vec<_> = (0..9).map(|_| coming(4_000_000, 0)).collect();
+    assert!((0..20).all(|_| status() == 200));
+    // Nobody sends the rest of it.
+    let on_its_way = coming(4_000_000, 200_000);
     assert!((0..1000).any(|_| status() == 503));
     assert_eq!(post(to, "/tokenize", &json!({"content": "a"})).status, 200);
     drop(on_its_way);
     assert!((0..1000).any(|_| status() == 200));
+    drop(announced);
+    // Its silence ends it, too.
+    let silent = coming(4_000_000, 200_000);
+    let error = answer(silent).error(408);
+    assert!(error["message"].as_str().expect("a text").contains("came for 5 s"), "{error}");
+    assert_eq!(status(), 200);
 }

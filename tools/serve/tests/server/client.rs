@@ -78,7 +78,12 @@ pub fn open(to: SocketAddr, request: &[u8]) -> TcpStream {
 /// Sends `request` as it is and reads the answer to its end.
 #[track_caller]
 pub fn raw(to: SocketAddr, request: &[u8]) -> Response {
-    let mut stream = open(to, request);
+    answer(open(to, request))
+}
+
+/// Reads the answer that comes on a connection, to its end.
+#[track_caller]
+pub fn answer(mut stream: TcpStream) -> Response {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     // An error after an answer is the end of a connection that the server closed on us.

@@ -41,6 +41,11 @@ impl Client {
         self.over
     }
 
+    /// True if it did not read when it was to hear last.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.is_some()
+    }
+
     /// Sends an event, behind those that wait.
     pub fn send(&mut self, event: Event) {
         if self.over {

@@ -55,13 +55,12 @@ pub(super) enum Drafts {
 }
 
 /// State of a request between two steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// It goes on.
+    /// It goes on, or its client does not read at the moment.
     Lives,
-    /// It ended, or its client went away.
+    /// It ended and its client heard of that, or its client went away.
     Over,
-    /// Its client does not read.
-    Stalled,
 }
 
 impl Running {
@@ -306,7 +305,7 @@ impl Running {
     pub fn fate(&mut self, now: Instant, patience: Duration) -> Fate {
         match self.client.hear(now, patience) {
             Hears::Nothing => return Fate::Over,
-            Hears::Late => return Fate::Stalled,
+            Hears::Late => return Fate::Lives,
             Hears::All => {}
         }
         if self.is_over() {
@@ -318,6 +317,11 @@ impl Running {
             return self.fate(now, patience);
         }
         Fate::Lives
+    }
+
+    /// True if its client did not read when it heard last.
+    pub fn is_stalled(&self) -> bool {
+        self.client.is_stalled()
     }
 
     /// Its line in `/slots`.

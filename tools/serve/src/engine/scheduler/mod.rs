@@ -3,7 +3,8 @@
 //! Nothing here can be seen in a text: a sequence's logits are the same in any step, so all choices are made for time
 //! and memory alone. Every running sequence that has all but its last token evaluated gets its next token in every step
 //! of its setting; prompts are read in chunks beside that. When pages run short, what the cache holds goes first, then
-//! the youngest sequence is preempted: it gives its pages back and begins again later, with the same tokens.
+//! one whose client does not read, or else the youngest, is preempted: it gives its pages back and begins again later, with
+//! the same tokens. So is one whose client does not read when another request waits for its place.
 
 mod draft;
 mod plan;
@@ -35,8 +36,6 @@ struct Active {
     seq: Sequence,
     /// The number of its place, which no other one has.
     slot: usize,
-    /// Its client does not read.
-    stalled: bool,
     /// Its drafter, where that is not the model at fewer bits: from its first draft on, or from its first token where
     /// hidden states are heard.
     aside: Option<Aside>,
@@ -183,38 +182,49 @@ impl<B: Backend> Scheduler<B> {
                 let seconds = timeout.as_secs();
                 run.refuse(Refused::WaitedTooLong { seconds });
             }
-            let stays = !matches!(run.fate(now, patience), Fate::Over);
-            if !stays && !run.begun {
-                self.admission.leave(run.tokens().len(), run.party());
+            let over = run.fate(now, patience) == Fate::Over;
+            match over {
+                true if run.begun => self.counters.end(run.held(now)),
+                true => self.admission.leave(run.tokens().len(), run.party()),
+                false => {}
             }
-            stays
+            !over
         });
-        let mut i = 0;
-        while i < self.active.len() {
-            let active = &mut self.active[i];
-            match active.run.fate(now, patience) {
-                Fate::Over => {
-                    let active = self.active.remove(i);
-                    self.counters.ended.fetch_add(1, Relaxed);
-                    self.counters.held_micros.fetch_add(active.run.held(now).as_micros() as u64, Relaxed);
-                    active.remember(active.seq.len(), &mut self.tree);
-                    self.slots.note(active.slot, active.run.kind(), &active.run.tokens()[..active.seq.len()]);
-                    continue;
-                }
-                Fate::Stalled => active.stalled = true,
-                Fate::Lives => active.stalled = false,
-            }
-            i += 1;
+        for active in self.active.extract_if(.., |active| active.run.fate(now, patience) == Fate::Over) {
+            self.counters.end(active.run.held(now));
+            active.remember(active.seq.len(), &mut self.tree);
+            self.slots.note(active.slot, active.run.kind(), &active.run.tokens()[..active.seq.len()]);
         }
     }
 
-    /// Gives pages to requests that wait, as long as there are some.
+    /// Takes the pages and the place of an active request, which begins again later. It is the first of those that wait.
+    fn preempt(&mut self, i: usize) {
+        let active = self.active.remove(i);
+        active.remember(active.seq.len(), &mut self.tree);
+        self.counters.preemptions.fetch_add(1, Relaxed);
+        self.waiting.push_front(active.run);
+    }
+
+    /// Preempts a request whose client does not read. False if all clients do.
+    fn preempt_stalled(&mut self) -> bool {
+        let stalled = self.active.iter().position(|a| a.run.is_stalled());
+        stalled.map(|i| self.preempt(i)).is_some()
+    }
+
+    /// Gives pages to requests that wait, as long as there are some, or somebody who holds them does not read.
     fn admit(&mut self, now: Instant) {
-        while self.active.len() < self.options.parallel {
-            let may = (0..self.waiting.len()).filter(|&i| !self.is_being_read(&self.waiting[i]));
-            let Some(i) = may.min_by_key(|&i| self.turn(i)) else {
+        loop {
+            let waiting = self.waiting.iter().enumerate();
+            let may = waiting.filter(|(_, run)| !run.is_stalled() && !self.is_being_read(run));
+            let Some(i) = may.map(|(i, _)| i).min_by_key(|&i| self.turn(i)) else {
                 return;
             };
+            if self.active.len() >= self.options.parallel {
+                match self.preempt_stalled() {
+                    true => continue,
+                    false => return,
+                }
+            }
             let run = &self.waiting[i];
             let known = run.tokens().len() - 1;
             let seq = match run.kind().filter(|_| run.may_reuse()) {
@@ -225,7 +235,11 @@ impl<B: Backend> Scheduler<B> {
             let needed = seq.pages_for(run.tokens().len() - seq.len()) + self.active.len() + 1;
             let all = self.backend.pages().budget();
             if !self.make_room(needed.min(all)) && !self.active.is_empty() {
-                return;
+                drop(seq);
+                match self.preempt_stalled() {
+                    true => continue,
+                    false => return,
+                }
             }
             let Some(mut run) = self.waiting.remove(i) else {
                 return;
@@ -236,7 +250,7 @@ impl<B: Backend> Scheduler<B> {
             let slot = self.free_slot(run.wanted_slot());
             run.begin(seq.len(), slot, now);
             self.counters.cached_tokens.fetch_add(seq.len() as u64, Relaxed);
-            self.active.push(Active { run, seq, slot, stalled: false, aside: None });
+            self.active.push(Active { run, seq, slot, aside: None });
             if let Some((tokens, party)) = queued {
                 // Counted as running before it is no more counted as waiting: whoever waits for the end sees one of
                 // both.
@@ -291,7 +305,7 @@ impl<B: Backend> Scheduler<B> {
             let pairs = a.run.tokens().iter().zip(run.tokens());
             let same = || pairs.take_while(|(x, y)| x == y).count();
             let next = (a.seq.len() / page + 1) * page;
-            a.rest() > 1 && !a.stalled && a.run.kind().as_ref() == Some(&kind) && same() >= next
+            a.rest() > 1 && !a.run.is_stalled() && a.run.kind().as_ref() == Some(&kind) && same() >= next
         })
     }
 

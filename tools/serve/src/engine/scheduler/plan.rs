@@ -1,6 +1,5 @@
 //! How many tokens of which request the next step takes, and who is preempted when pages run short.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use trine::generate::End;
@@ -15,7 +14,7 @@ pub(super) type Plan = Vec<(usize, usize)>;
 impl<B: Backend> Scheduler<B> {
     /// How many tokens of which active request the next step takes; ascending, nothing of requests that are left out.
     pub(super) fn plan(&mut self) -> Plan {
-        let ready = |a: &Active| !a.stalled && a.rest() > 0;
+        let ready = |a: &Active| !a.run.is_stalled() && a.rest() > 0;
         let settings = self.active.iter().filter(|a| ready(a)).map(|a| &a.run.setting);
         // The next setting in the round.
         let Some(setting) = settings.min_by_key(|&setting| (*setting <= self.setting, setting)).cloned() else {
@@ -61,8 +60,9 @@ impl<B: Backend> Scheduler<B> {
             if self.make_room(pages.sum()) {
                 return plan;
             }
-            let youngest = (0..self.active.len()).max_by_key(|&i| self.active[i].run.admitted());
-            let Some(youngest) = youngest.filter(|_| self.active.len() > 1) else {
+            let order = |&i: &usize| (self.active[i].run.is_stalled(), self.active[i].run.admitted());
+            let last = (0..self.active.len()).max_by_key(order);
+            let Some(last) = last.filter(|_| self.active.len() > 1) else {
                 if !forgotten {
                     // A page that the cache shares with the sequence would be copied; without the cache it need not be.
                     self.tree.clear();
@@ -76,13 +76,10 @@ impl<B: Backend> Scheduler<B> {
                 }
                 return Vec::new();
             };
-            let active = self.active.remove(youngest);
-            active.remember(active.seq.len(), &mut self.tree);
-            self.counters.preemptions.fetch_add(1, Relaxed);
-            self.waiting.push_front(active.run);
-            plan.retain(|&(i, _)| i != youngest);
+            self.preempt(last);
+            plan.retain(|&(i, _)| i != last);
             for (i, _) in &mut plan {
-                *i -= usize::from(*i > youngest);
+                *i -= usize::from(*i > last);
             }
         }
     }

@@ -288,6 +288,30 @@ fn a_client_that_does_not_read_is_let_go_and_delays_nobody() {
 }
 
 #[test]
+fn clients_that_do_not_read_keep_no_place_from_others() {
+    let model = model(2);
+    let mut world = World::new(&model, Options { parallel: 2, ..Options::default() });
+    let deaf = [20, 21].map(|prompt| world.submit(text(&model, prompt, 300)).expect("room"));
+    deaf.iter().for_each(|&i| world.clients[i].reads = false);
+    while world.round() {}
+    let silent = world.clock.now();
+    let other = world.submit(text(&model, 25, 30)).expect("room");
+    while world.clients[other].end.is_none() {
+        assert!(world.round(), "the places are kept");
+    }
+    assert!(world.clock.now() - silent <= 32 * STEP + 60 * ROW);
+    assert_eq!(world.counters.preemptions.load(Relaxed), 1);
+    // Nothing of their texts is lost.
+    deaf.iter().for_each(|&i| world.clients[i].reads = true);
+    world.finish();
+    for i in deaf {
+        assert_eq!(world.clients[i].ended(), Some(Ended::Text(End::Length)));
+        assert_eq!(world.clients[i].tokens.len(), 300);
+    }
+    assert_eq!(world.counters.ended.load(Relaxed), 3);
+}
+
+#[test]
 fn a_full_queue_lets_nobody_in_and_the_oldest_begins_first() {
     let model = model(2);
     let mut world = World::new(&model, Options { parallel: 2, max_queue: 4, ..Options::default() });

@@ -204,6 +204,14 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["roofline", "batched", "kernels", "serve", "no_warmup"])]
     pub compare_llama: Option<PathBuf>,
 
+    /// Like --compare-llama, beside a build of ik_llama.cpp with flash attention and repacked weights (-fa 1 -rtr 1)
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["roofline", "batched", "kernels", "serve", "no_warmup", "profile", "compare_llama"]
+    )]
+    pub compare_ik: Option<PathBuf>,
+
     /// Run several texts at once: -npl of them, each with a prompt of -npp tokens and -ntg tokens after it
     #[arg(long, conflicts_with_all = ["roofline", "n_prompt", "n_gen", "prompt_gen", "n_depth"])]
     pub batched: bool,

@@ -1,4 +1,5 @@
-//! Sets each speed beside llama.cpp's own: its llama-bench runs in turns with this program, on the same file.
+//! Sets each speed beside that of llama.cpp or of ik_llama.cpp: their llama-bench runs in turns with this program, on the
+//! same file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,9 +22,57 @@ use crate::stats::Summary;
 use crate::table::Cell;
 use crate::version;
 
-/// llama.cpp's program for one measurement.
+/// A program that this one is set beside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rival {
+    /// llama.cpp.
+    Llama,
+    /// ik_llama.cpp, with flash attention and with weights repacked when they are loaded, as it is fastest.
+    Ik,
+}
+
+impl Rival {
+    fn name(self) -> &'static str {
+        match self {
+            Rival::Llama => "llama.cpp",
+            Rival::Ik => "ik_llama.cpp",
+        }
+    }
+
+    fn option(self) -> &'static str {
+        match self {
+            Rival::Llama => "--compare-llama",
+            Rival::Ik => "--compare-ik",
+        }
+    }
+
+    /// The options of its llama-bench for `test`, but for the model and the threads.
+    ///
+    /// # Errors
+    /// It has no such test.
+    fn options(self, test: &Test) -> Result<String> {
+        let Test { prompt, generated, depth, batch, ubatch } = *test;
+        let sizes = format!("-b {batch} -ub {ubatch} -r 1");
+        Ok(match (self, prompt, generated, depth) {
+            (Rival::Llama, p, 0, d) => format!("-d {d} {sizes} -p {p} -n 0"),
+            (Rival::Llama, 0, g, d) => format!("-d {d} {sizes} -p 0 -n {g}"),
+            (Rival::Llama, p, g, d) => format!("-d {d} {sizes} -p 0 -n 0 -pg {p},{g}"),
+            (Rival::Ik, p, 0, 0) => format!("-fa 1 -rtr 1 {sizes} -p {p} -n 0"),
+            (Rival::Ik, 0, g, 0) => format!("-fa 1 -rtr 1 {sizes} -p 0 -n {g}"),
+            (Rival::Ik, 0, g, d) => format!("-fa 1 -rtr 1 {sizes} -p 0 -n 0 -gp {d},{g}"),
+            (Rival::Ik, p, g, 0) => format!("-fa 1 -rtr 1 {sizes} -p 0 -n 0 -pg {p},{g}"),
+            (Rival::Ik, ..) => bail!(
+                "'{}': the llama-bench of ik_llama.cpp reads no prompts behind others: give -d with -p 0",
+                test.name()
+            ),
+        })
+    }
+}
+
+/// A rival's program for one measurement.
 struct LlamaBench {
     program: PathBuf,
+    rival: Rival,
 }
 
 impl LlamaBench {
@@ -31,13 +80,14 @@ impl LlamaBench {
     ///
     /// # Errors
     /// The folder has no such program.
-    fn find(dir: &Path) -> Result<LlamaBench> {
+    fn find(rival: Rival, dir: &Path) -> Result<LlamaBench> {
         let name = format!("llama-bench{}", std::env::consts::EXE_SUFFIX);
         let places = [dir.join(&name), dir.join("bin").join(&name)];
         match places.into_iter().find(|place| place.is_file()) {
-            Some(program) => Ok(LlamaBench { program }),
+            Some(program) => Ok(LlamaBench { program, rival }),
             None => {
-                bail!("'{}' has no {name}, nor has its bin: give the folder of a build of llama.cpp", dir.display())
+                let (dir, rival) = (dir.display(), rival.name());
+                bail!("'{dir}' has no {name}, nor has its bin: give the folder of a build of {rival}")
             }
         }
     }
@@ -47,17 +97,9 @@ impl LlamaBench {
     /// # Errors
     /// The program fails, or says something else.
     fn measure(&self, file: &Path, threads: usize, test: &Test) -> Result<(f64, String)> {
-        let numbers = [("-t", threads), ("-d", test.depth), ("-b", test.batch), ("-ub", test.ubatch), ("-r", 1)];
         let mut command = Command::new(&self.program);
-        command.arg("-m").arg(file).args(["-o", "json"]);
-        for (flag, number) in numbers {
-            command.args([flag, &number.to_string()]);
-        }
-        match (test.prompt, test.generated) {
-            (p, 0) => command.args(["-p", &p.to_string(), "-n", "0"]),
-            (0, g) => command.args(["-p", "0", "-n", &g.to_string()]),
-            (p, g) => command.args(["-p", "0", "-n", "0", "-pg", &format!("{p},{g}")]),
-        };
+        command.arg("-m").arg(file).args(["-o", "json", "-t", &threads.to_string()]);
+        command.args(self.rival.options(test)?.split(' '));
         let output = command
             .stdin(Stdio::null())
             .output()
@@ -83,6 +125,7 @@ impl LlamaBench {
 
 /// The measurement of one test.
 struct Record<'a> {
+    rival: Rival,
     file: &'a str,
     model: &'a Description,
     isa: Isa,
@@ -109,13 +152,14 @@ impl Record<'_> {
             Cell::right("threads", 7, self.threads.to_string()).above(),
             Cell::right("test", 14, self.test.name()).key(),
             Cell::right("t/s", 9, format!("{our:.2}")),
-            Cell::right("llama.cpp", 9, format!("{their:.2}")),
+            Cell::right(self.rival.name(), self.rival.name().len(), format!("{their:.2}")),
             Cell::right("ratio", 6, format!("{ratio:.2}")),
             Cell::right("of all turns", 14, format!("{least:.2} .. {greatest:.2}")),
         ];
         let fields: Map<String, Value> = object([
             ("version", json!(version::VERSION)),
             ("build_commit", json!(version::COMMIT)),
+            ("beside", json!(self.rival.name())),
             ("llama_build_commit", json!(self.commit)),
             ("cpu_info", json!(processor())),
             ("model_filename", json!(self.file)),
@@ -144,15 +188,16 @@ impl Record<'_> {
 /// Runs everything in turns and writes the table.
 ///
 /// # Errors
-/// No llama-bench in `dir`, or one that fails; a model that cannot be loaded; nothing to do; output that cannot be
+/// No llama-bench in `dir`, or one that fails or has no such test; a model that cannot be loaded; nothing to do; output that cannot be
 /// written.
-pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
+pub fn run(args: &Args, rival: Rival, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -> Result<()> {
     let isa = Isa::from_env()?;
-    let llama = LlamaBench::find(dir)?;
+    let llama = LlamaBench::find(rival, dir)?;
     let tests = grid::tests(args)?;
+    tests.iter().try_for_each(|test| rival.options(test).map(drop))?;
     let counts = thread_counts(args, &[threads(None)]);
     let mut table = Table::new(args.output, "rbench.compare/1", out)?;
-    let loading = args.only_loading("--compare-llama")?;
+    let loading = args.only_loading(rival.option())?;
     for subject in subjects {
         let name = subject.name();
         let Subject::File(path) = subject else {
@@ -183,6 +228,7 @@ pub fn run(args: &Args, dir: &Path, subjects: &[Subject], out: &mut dyn Write) -
                     turns.push((ours, theirs.0));
                 }
                 let record = Record {
+                    rival,
                     file: &name,
                     model: &description,
                     isa,

@@ -23,6 +23,7 @@ use anyhow::Result;
 
 use crate::{signals, threads};
 use args::Args;
+use compare::Rival;
 use subject::Subject;
 
 /// Runs what `args` ask for.
@@ -47,7 +48,9 @@ pub fn run(args: &Args) -> Result<()> {
     threads::start(numbers::all(&args.threads).into_iter().max())?;
     let subjects = Subject::all(args)?;
     if let Some(dir) = &args.compare_llama {
-        compare::run(args, dir, &subjects, &mut out)?;
+        compare::run(args, Rival::Llama, dir, &subjects, &mut out)?;
+    } else if let Some(dir) = &args.compare_ik {
+        compare::run(args, Rival::Ik, dir, &subjects, &mut out)?;
     } else if args.batched {
         batched::run(args, &subjects, &mut out)?;
     } else if args.profile {

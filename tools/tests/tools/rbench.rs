@@ -351,6 +351,21 @@ fn llama_bench_runs_in_turns_with_the_same_settings() {
     let common = format!("-m {model} -o json -t 1 -d 4 -b 2048 -ub 512 -r 1");
     let want = [format!("{common} -p 5 -n 0\n").repeat(3), format!("{common} -p 0 -n 2\n").repeat(3)];
     assert_eq!(called, want.concat());
+    // ik_llama.cpp has other options, and no prompts behind others.
+    fs::remove_file(dir.path().join("called")).unwrap();
+    let args = ["--compare-ik", build, "-m", model, "-t", "1", "-r", "1", "-o", "jsonl"];
+    for sizes in [["-p", "5", "-n", "0", "-d", "0"], ["-p", "0", "-n", "2", "-d", "0,4"]] {
+        for line in stdout(&[&args[..], &sizes].concat()).lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(row["beside"], "ik_llama.cpp");
+        }
+    }
+    let called = fs::read_to_string(dir.path().join("called")).unwrap();
+    let common = format!("-m {model} -o json -t 1 -fa 1 -rtr 1 -b 2048 -ub 512 -r 1");
+    let want = ["-p 5 -n 0", "-p 0 -n 2", "-p 0 -n 0 -gp 4,2"].map(|test| format!("{common} {test}\n"));
+    assert_eq!(called, want.concat());
+    let refused = error(&[&args[..], &["-p", "5", "-n", "0", "-d", "4"]].concat());
+    assert!(refused.contains("'pp5 @ d4'") && refused.contains("-p 0"), "{refused}");
 }
 
 #[cfg(unix)]

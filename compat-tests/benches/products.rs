@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use trine::Isa;
 use trine::ops::matmul::{Activations, Matrix, matmul};
 use trine::ops::product::SharedArena;
+use trine::ops::product::density::Dense;
 use trine::pool::Pool;
 use trine_compat_tests::bench::{Args, Clock, Work, floats, in_turns, median, speedup};
 use trine_compat_tests::ggml::{Ggml, Product};
@@ -116,7 +117,8 @@ impl Case {
         let matrix = Matrix::new(ty.id, COLUMNS, rows, Blob::from_vec(weights), isa);
         let by_rows = matrix.with_context(|| format!("trine cannot multiply by {}", ty.name))?;
         let arena = SharedArena::default();
-        let packed = by_rows.clone().packed(&arena, isa, self.in_cache)?;
+        let dense = if self.in_cache { Dense::Never } else { Dense::Measured };
+        let packed = by_rows.clone().packed(&arena, isa, dense)?;
         let packed = packed.layout().0.is_some().then_some(packed);
         let ours: Vec<&Matrix> = [Some(&by_rows), packed.as_ref()].into_iter().flatten().collect();
         for product in &theirs {

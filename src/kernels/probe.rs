@@ -17,6 +17,11 @@ pub fn read(data: &[u8], ahead: usize) -> u64 {
     words.iter().fold(0, |a, w| a ^ u64::from_le_bytes(*w))
 }
 
+/// Drives `data` out of the caches of all processors; false where a program cannot do that.
+pub fn evict(data: &[u8]) -> bool {
+    native::evict(data)
+}
+
 /// Multiplies bytes in registers with `isa` for `rounds` rounds; the number of products (added up
 /// as the integer kernels do) and a value that keeps the loop alive.
 pub fn multiply_int8(isa: Isa, rounds: u64) -> (u64, i32) {

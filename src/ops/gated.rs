@@ -79,6 +79,7 @@ mod tests {
     use crate::kernels::{Isa, Level};
     use crate::ops::matmul::matmul;
     use crate::ops::product::SharedArena;
+    use crate::ops::product::density::Dense;
     use trine_formats::gguf::Blob;
     use trine_formats::types::TypeId;
 
@@ -103,7 +104,7 @@ mod tests {
                 let first = [0; 2].map(|_| matrix(ty, 256, rows, isa, &mut random));
                 let next = matrix(ty, rows, 96, isa, &mut random);
                 let arena = SharedArena::default();
-                let pack = |m: &Matrix| m.clone().packed(&arena, isa, false).expect("memory");
+                let pack = |m: &Matrix| m.clone().packed(&arena, isa, Dense::Always).expect("memory");
                 let (packed, packed_next) = (first.each_ref().map(pack), pack(&next));
                 for tokens in [FEW, FEW + 37, 300] {
                     let x: Vec<f32> = (0..256 * tokens).map(|_| random.float()).collect();

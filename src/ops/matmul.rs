@@ -13,6 +13,7 @@ use trine_formats::widely::{Part, WidelyMatrix};
 pub use super::activations::{Activations, Forms};
 use super::product::SharedArena;
 use super::product::bitplane::{self, BitplaneMatrix};
+use super::product::density::Dense;
 use super::product::packed::{self, PackedMatrix, PackedProduct};
 use super::product::probe::Probed;
 use super::product::widely::{self, WidelyLinear};
@@ -156,12 +157,12 @@ impl Matrix {
     }
 
     /// The same matrix in the best packed layout there is, its bytes in `arena`; unchanged where there is
-    /// none or the weights do not fit it. `in_cache` says that the model as a whole stays in the cache. Bit planes are
-    /// packed by the first product at a width that needs them.
+    /// none or the weights do not fit it. `dense` chooses where there are two. Bit planes are packed by the first product at
+    /// a width that needs them.
     ///
     /// # Errors
     /// The system has no memory.
-    pub fn packed(self, arena: &SharedArena, isa: Isa, in_cache: bool) -> io::Result<Matrix> {
+    pub fn packed(self, arena: &SharedArena, isa: Isa, dense: Dense) -> io::Result<Matrix> {
         let data = match self.weights {
             Weights::Rows { ref data, .. } => data,
             Weights::Packed(_) => return Ok(self),
@@ -172,11 +173,16 @@ impl Matrix {
                 return Ok(Matrix { weights: Weights::Planes(planes.packed(arena, isa)), ..self });
             }
         };
-        for layout in layouts(self.ty, isa) {
-            // A group of mostly nothing would take more memory and time than the rows do.
-            if 2 * self.rows < layout.rows || layout.dense && in_cache {
-                continue;
-            }
+        // A group of mostly nothing would take more memory and time than the rows do.
+        let mut layouts = layouts(self.ty, isa);
+        layouts.retain(|layout| 2 * self.rows >= layout.rows);
+        if let Some(smaller) = layouts.iter().position(|layout| layout.dense)
+            && let Some(larger) = layouts.iter().find(|layout| !layout.dense)
+            && !dense.prefers([layouts[smaller], *larger], self.cols, self.rows, data)?
+        {
+            layouts.remove(smaller);
+        }
+        for layout in layouts {
             let mut arena = arena.lock().unwrap_or_else(|e| e.into_inner());
             let done = PackedMatrix::pack(layout, self.cols, self.rows, data, &mut arena)?;
             if let Some(packed) = done {

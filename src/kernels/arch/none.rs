@@ -53,6 +53,9 @@ pub(crate) mod probe {
     pub fn read(_: Isa, _: &[u8], _: usize) -> Option<u64> {
         None
     }
+    pub fn evict(_: &[u8]) -> bool {
+        false
+    }
     pub fn multiply_int8(_: Isa, _: u64) -> Option<(u64, i32)> {
         None
     }

@@ -17,6 +17,7 @@ use crate::ops::apart::apart;
 use crate::ops::matmul::Matrix;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::product::SharedArena;
+use crate::ops::product::density::Dense;
 use crate::ops::product::probe::{self, Probed};
 
 /// Size up to which a model stays in the last-level cache of common processors, in bytes.
@@ -60,7 +61,8 @@ pub struct Loader<'a> {
     pub(super) problems: Vec<Problem>,
     pub(super) used: HashSet<String>,
     pub(super) arena: SharedArena,
-    pub(super) in_cache: bool,
+    /// Which layout matrices get that have two.
+    dense: Dense,
     /// Layouts of the loaded matrices.
     pub(super) layouts: Layouts,
     /// Matrices for which a prefetch distance may be tuned.
@@ -79,6 +81,10 @@ impl<'a> Loader<'a> {
     ) -> Loader<'a> {
         let layers = options.offload.as_ref().map_or(0, |o| o.layers);
         let weights: u64 = file.tensors().map(|t| t.bytes).sum();
+        let (dense, problems) = match Dense::of(weights <= CACHE) {
+            Ok(dense) => (dense, Vec::new()),
+            Err(what) => (Dense::Never, vec![Problem::Environment(what)]),
+        };
         Loader {
             file,
             special,
@@ -95,10 +101,10 @@ impl<'a> Loader<'a> {
             first_elsewhere: (c.n_layer + 1).saturating_sub(layers),
             first_head: c.n_layer,
             n_block: c.n_block,
-            problems: Vec::new(),
+            problems,
             used: HashSet::new(),
             arena: SharedArena::default(),
-            in_cache: weights <= CACHE,
+            dense,
             layouts: Layouts::default(),
             probed: Vec::new(),
         }
@@ -238,7 +244,7 @@ impl<'a> Loader<'a> {
         let rows = matrix.rows;
         let packs = self.options.repack && !self.elsewhere;
         let matrix = if packs && self.problems.is_empty() {
-            let packed = matrix.packed(&self.arena, self.options.isa, self.in_cache);
+            let packed = matrix.packed(&self.arena, self.options.isa, self.dense);
             packed.unwrap_or_else(|e| {
                 self.problem(Problem::Memory(e));
                 Matrix::empty()

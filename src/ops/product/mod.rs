@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::kernels::packed::Arena;
 
 pub mod bitplane;
+pub mod density;
 pub mod packed;
 pub mod prefetch;
 pub mod probe;

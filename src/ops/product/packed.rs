@@ -85,6 +85,23 @@ impl PackedMatrix {
         &self.data[groups.start * self.group_bytes..groups.end * self.group_bytes]
     }
 
+    /// All bytes.
+    pub(super) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The groups in at most so many shares of the same size.
+    pub(super) fn shares(&self, most: usize) -> Vec<Range<usize>> {
+        let groups = self.rows.div_ceil(self.layout.rows);
+        let step = groups.div_ceil(most.max(1)).max(1);
+        (0..groups).step_by(step).map(|first| first..groups.min(first + step)).collect()
+    }
+
+    /// Computes the products of some groups and an arranged activation row, and forgets them.
+    pub(super) fn multiply_only(&self, groups: Range<usize>, act: &[u8], ahead: usize) {
+        multiply_groups(self.layout, self.groups(groups), act, self.cols, 1, ahead, |_, _, _| {});
+    }
+
     /// The products of some groups and rows of arranged activations, of as many tokens as there is room for:
     /// `values[token][row]`, the rows that there are.
     pub fn multiply_groups(&self, groups: Range<usize>, acts: &[u8], values: &mut [f32]) {
@@ -113,14 +130,13 @@ impl Probed for PackedMatrix {
 
     fn pieces(&self, bytes: usize) -> Box<dyn Iterator<Item = Piece<'_>> + '_> {
         let groups = bytes.div_ceil(self.group_bytes.max(1));
-        let pieces = self.data.chunks_exact(groups * self.group_bytes.max(1));
+        let all = self.data.len() / self.group_bytes.max(1);
+        let pieces = (0..all / groups.max(1)).map(move |i| i * groups..(i + 1) * groups);
         Box::new(pieces.map(move |piece| {
             let act = AlignedBytes::new((self.layout.act_bytes)(self.cols));
             Piece {
-                bytes: piece.len(),
-                multiply: Box::new(move |ahead| {
-                    multiply_groups(self.layout, piece, &act, self.cols, 1, ahead, |_, _, _| {});
-                }),
+                bytes: piece.len() * self.group_bytes,
+                multiply: Box::new(move |ahead| self.multiply_only(piece, &act, ahead)),
             }
         }))
     }

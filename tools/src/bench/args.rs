@@ -90,7 +90,8 @@ a dashed one, of this run and of those of --beside.
          Q2_0, I2_S, TL1 and TL2 are made from ternary weights, others are when -ternary is added: F16-ternary;
          of fairy2i the number of stages, W1 to W4: fairy2i:7b:W2
 TRINE_ISA=scalar|scalar4|avx2|avxvnni|avx512|amx, on ARM scalar|scalar4|neon|dotprod|i8mm, chooses the instruction set,
-TRINE_PREFETCH=BYTES the prefetch distance of products of one token; without it the distance is tuned while a model loads."
+TRINE_PREFETCH=BYTES the prefetch distance of products of one token, TRINE_DENSE=0|1 whether ternary weights take fewer bytes in
+memory for more instructions; without them both are measured while a model loads."
 )]
 pub struct Args {
     /// Models, GGUF files; any shard of split ones

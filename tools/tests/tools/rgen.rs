@@ -107,6 +107,10 @@ fn logits_have_the_hashes_of_the_reference_however_they_are_computed() {
         let output = command.env("TRINE_PREFETCH", ahead).output().unwrap();
         assert_eq!(stdout(output), expected, "{ahead} bytes ahead");
     }
+    for dense in ["0", "1"] {
+        let mut command = rgen(&["--tokens", array, "-n", "0", "-ub", "1", "--logits-sha256"]);
+        assert_eq!(stdout(command.env("TRINE_DENSE", dense).output().unwrap()), expected, "TRINE_DENSE={dense}");
+    }
     // A tokenizer that is not known is not needed.
     for unknown in ["tokenizer.ggml.model=str:none", "tokenizer.ggml.model=str:gpt2,tokenizer.ggml.pre=str:gpt-17"] {
         let changed = ["--override-kv", unknown];
@@ -213,6 +217,8 @@ fn mistakes_are_told_in_one_line() {
     assert!(e.contains("TRINE_ISA"), "{e}");
     let e = error(rgen(&["-p", "x"]).env("TRINE_PREFETCH", "far"));
     assert!(e.contains("TRINE_PREFETCH=\"far\" is no number of bytes"), "{e}");
+    let e = error(rgen(&["-p", "x"]).env("TRINE_DENSE", "2"));
+    assert!(e.contains("TRINE_DENSE=\"2\" is neither 0 nor 1"), "{e}");
     for (model, expected) in [
         (missing.as_str(), "does not exist"),
         (folder, "is a directory"),

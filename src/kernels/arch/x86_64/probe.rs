@@ -19,6 +19,17 @@ pub fn read(isa: Isa, data: &[u8], ahead: usize) -> Option<u64> {
     }
 }
 
+/// [`crate::probe::evict`], which every x86-64 processor can.
+pub fn evict(data: &[u8]) -> bool {
+    for line in data.chunks(64) {
+        // SAFETY: SSE2 is part of x86-64, and the bytes of `line` are there. Memory and caches differ in no byte after it.
+        unsafe { _mm_clflush(line.as_ptr()) };
+    }
+    // SAFETY: SSE2 is part of x86-64.
+    unsafe { _mm_mfence() };
+    true
+}
+
 /// [`crate::probe::multiply_int8`]; `None` where there is no loop for it.
 pub fn multiply_int8(isa: Isa, rounds: u64) -> Option<(u64, i32)> {
     // SAFETY: `isa` proves that the processor has the instruction set, and that the process may use tiles.

@@ -82,7 +82,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Files", ("", &["output-format", "output-frequency", "save-frequency"])),
     ("Checkpoints", ("", &["trilm-parts", "packed-scale", "fallback", "pre", "vocab-only",
                         "target-model-dir"])),
-    ("Runs", ("rbench", &["save", "batch-size", "ubatch-size", "no-warmup", "delay", "progress", "compare-ik"])),
+    ("Runs", ("rbench", &["save", "batch-size", "ubatch-size", "no-warmup", "delay", "progress", "compare-ik", "reproduce"])),
     ("Several texts at once", ("", &["npp", "ntg", "npl", "pps"])),
     ("Servers", ("", &["clients", "rate", "requests", "prompt-tokens", "new-tokens", "shared-tokens", "model-name",
                        "interrupt", "label", "plot", "beside", "key"])),

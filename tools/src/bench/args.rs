@@ -13,6 +13,7 @@ use trine_formats::types::TypeId;
 
 use super::method::MethodArg;
 use super::numbers::{self, Numbers};
+use super::papers::Wanted;
 use super::synth::Specs;
 use crate::args::Short;
 use crate::device::{self, Device, PlaceArgs};
@@ -212,6 +213,17 @@ pub struct Args {
         conflicts_with_all = ["roofline", "batched", "kernels", "serve", "no_warmup", "profile", "compare_llama"]
     )]
     pub compare_ik: Option<PathBuf>,
+
+    /// Measure the table of a paper again with models made up: bitnet-table7, trilm-fig10 or fairyfuse-fig4, of which
+    /// bitnet-table7:700m,7b takes some rows. Each speed is also set beside that of the first type, here and in the paper;
+    /// models for which there is no memory are computed from few of their layers
+    #[arg(
+        long,
+        value_name = "TABLE",
+        conflicts_with_all = ["model", "synthetic", "roofline", "batched", "kernels", "serve", "profile", "compare_llama",
+                              "compare_ik", "n_prompt", "n_gen", "prompt_gen", "n_depth", "batch_size", "ubatch_size"]
+    )]
+    pub reproduce: Option<Wanted>,
 
     /// Run several texts at once: -npl of them, each with a prompt of -npp tokens and -ntg tokens after it
     #[arg(long, conflicts_with_all = ["roofline", "n_prompt", "n_gen", "prompt_gen", "n_depth"])]

@@ -11,7 +11,9 @@ pub mod method;
 mod models;
 mod numbers;
 mod output;
+mod papers;
 mod profile;
+mod reproduce;
 mod roofline;
 pub mod serve;
 mod subject;
@@ -46,6 +48,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     // Synthetic weights are made and packed by as many threads as the most that are measured.
     threads::start(numbers::all(&args.threads).into_iter().max())?;
+    if let Some(wanted) = &args.reproduce {
+        reproduce::run(args, wanted, &mut out)?;
+        return Ok(out.flush()?);
+    }
     let subjects = Subject::all(args)?;
     if let Some(dir) = &args.compare_llama {
         compare::run(args, Rival::Llama, dir, &subjects, &mut out)?;

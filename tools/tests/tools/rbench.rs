@@ -384,3 +384,16 @@ fn a_llama_bench_that_is_missing_or_fails_is_named() {
     let made_up = ["--compare-llama", build, "--synthetic", "llama:tiny:TQ2_0"];
     assert!(error(&made_up).contains("--save FILE keeps it"));
 }
+
+#[test]
+fn tables_of_papers_that_are_none_are_refused_with_their_names() {
+    for (args, expected) in [
+        (&["--reproduce", "bitnet-table8"][..], "give one of bitnet-table7, trilm-fig10, fairyfuse-fig4"),
+        (&["--reproduce", "bitnet-table7:2b"], "has no row '2b': give some of 700m,1.5b"),
+        (&["--reproduce", "bitnet-table7", "-p", "5"], "cannot be used with '--n-prompt"),
+    ] {
+        let output = rbench(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{said}");
+    }
+}

@@ -130,6 +130,19 @@ struct PlannedModel {
 }
 
 impl Spec {
+    /// Bytes of its file.
+    ///
+    /// # Errors
+    /// A type whose blocks do not fit the shape.
+    pub fn bytes(&self) -> Result<u64> {
+        Ok(self.plan()?.layout.file_bytes())
+    }
+
+    /// Transformer blocks.
+    pub fn layers(&self) -> u64 {
+        self.shape.size.layers
+    }
+
     fn plan(&self) -> Result<PlannedModel> {
         match self.kind {
             Kind::Usual { target, ternary } => self.plan_usual(target, ternary),

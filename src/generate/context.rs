@@ -113,6 +113,17 @@ impl Model {
             stats: Stats::default(),
         }
     }
+
+    /// Parts a prompt between the model's encoder, which reads it, and the text, which begins with a token of its own
+    /// then. Without an encoder the text has all of it.
+    pub(super) fn parted(&self, prompt: Vec<u32>) -> Result<[Vec<u32>; 2], GenerateError> {
+        let weights = self.weights();
+        if weights.encoder().is_none() {
+            return Ok([Vec::new(), prompt]);
+        }
+        let first = weights.config().first_token.or(self.tokenizer().bos());
+        Ok([prompt, vec![first.ok_or(GenerateError::NoFirstToken)?]])
+    }
 }
 
 impl Context {
@@ -237,17 +248,6 @@ impl Context {
             return Err(GenerateError::EmptyPrompt);
         }
         Ok(tokens)
-    }
-
-    /// Parts a prompt between the model's encoder, which reads it, and the text, which begins with a token of its own
-    /// then. Without an encoder the text has all of it.
-    pub(super) fn parted(&self, prompt: Vec<u32>) -> Result<[Vec<u32>; 2], GenerateError> {
-        let weights = self.model.weights();
-        if weights.encoder().is_none() {
-            return Ok([Vec::new(), prompt]);
-        }
-        let first = weights.config().first_token.or(self.model.tokenizer().bos());
-        Ok([prompt, vec![first.ok_or(GenerateError::NoFirstToken)?]])
     }
 
     /// The model's encoder reads `tokens`; the context is empty then.

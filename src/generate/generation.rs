@@ -16,8 +16,6 @@ use crate::handle::Model;
 /// context, the generation's own (of [`Model::generate`]) or a borrowed one (of [`Context::generate`]).
 pub struct Generation<C: BorrowMut<Context> = Context> {
     context: C,
-    /// The prompt, of a model whose encoder reads it.
-    source: Vec<u32>,
     machine: TextMachine,
     cancel: CancelToken,
     next: Step,
@@ -92,13 +90,12 @@ impl<C: BorrowMut<Context>> Generation<C> {
         options.check()?;
         let context = held.borrow_mut();
         let prompt = context.encode(prompt)?;
-        let [source, prompt] = context.parted(prompt)?;
-        context.check_room(prompt.len(), options.max_tokens != Some(0))?;
+        let parts = context.model().parted(prompt)?;
+        context.check_room(parts[1].len(), options.max_tokens != Some(0))?;
         context.prepare(options)?;
         Ok(Generation {
-            machine: TextMachine::new(context.model(), prompt, options).map_err(GenerateError::Sampler)?,
+            machine: TextMachine::parted(context.model(), parts, options)?,
             context: held,
-            source,
             cancel: options.cancel.clone(),
             next: Step::Prompt,
         })
@@ -106,7 +103,7 @@ impl<C: BorrowMut<Context>> Generation<C> {
 
     /// The tokens that the model's encoder reads; none where it has no encoder.
     pub fn source(&self) -> &[u32] {
-        &self.source
+        self.machine.source()
     }
 
     /// The tokens that the text begins with: the prompt, or of a model whose encoder reads that the one behind it.
@@ -169,8 +166,8 @@ impl<C: BorrowMut<Context>> Generation<C> {
         if let Step::Prompt = self.next {
             let kept = context.keep_common(self.machine.given());
             context.stats_mut().reused += kept;
-            if !self.source.is_empty() {
-                match context.read_source(&self.source) {
+            if !self.machine.source().is_empty() {
+                match context.read_source(self.machine.source()) {
                     Err(e) if e.is_cancelled() => return Ok(false),
                     done => done?,
                 }

@@ -2,10 +2,9 @@
 
 use super::text::TextStream;
 use super::window::{Window, is_full};
-use super::{ChooseError, Chooser, End, GenerateOptions, TokenLogprobs, TokenOdds, Told};
+use super::{ChooseError, Chooser, End, GenerateError, GenerateOptions, TokenLogprobs, TokenOdds, Told};
 use crate::grammar::GrammarError;
 use crate::handle::Model;
-use crate::sample::SampleError;
 
 /// One text: its tokens, the sampler and grammar that choose the next one, the pending text (which may begin a stop
 /// string, or has an unfinished character), the limits that end it.
@@ -22,6 +21,8 @@ pub struct TextMachine {
     model: Model,
     chooser: Chooser,
     pending: TextStream,
+    /// The prompt, of a model whose encoder reads it.
+    source: Vec<u32>,
     /// Prompt, resumed and generated tokens.
     tokens: Vec<u32>,
     /// Number of prompt and resumed tokens.
@@ -98,12 +99,25 @@ impl TextMachine {
     /// The continuation of `prompt`, of which nothing was evaluated yet.
     ///
     /// # Errors
-    /// Options that no sampler can follow.
-    pub fn new(model: &Model, prompt: Vec<u32>, options: &GenerateOptions) -> Result<TextMachine, SampleError> {
-        let mut chooser = Chooser::new(model, options.sampler.clone(), options.ignore_eos, options.grammar.as_ref())?;
+    /// Options that no sampler can follow; no token that a text begins with, of a model whose encoder reads the prompt.
+    pub fn new(model: &Model, prompt: Vec<u32>, options: &GenerateOptions) -> Result<TextMachine, GenerateError> {
+        TextMachine::parted(model, model.parted(prompt)?, options)
+    }
+
+    /// The same of a prompt in its [parts](Model::parted).
+    pub(super) fn parted(
+        model: &Model,
+        [source, prompt]: [Vec<u32>; 2],
+        options: &GenerateOptions,
+    ) -> Result<TextMachine, GenerateError> {
+        let chooser = Chooser::new(model, options.sampler.clone(), options.ignore_eos, options.grammar.as_ref());
+        let mut chooser = chooser.map_err(GenerateError::Sampler)?;
         if options.odds && options.logprobs.is_some() {
             chooser.keep_odds();
         }
+        // of a prompt that an encoder reads nothing is there to be forgotten
+        let most_kept = if source.is_empty() { usize::MAX } else { prompt.len() };
+        let shift = options.shift.map(|keep| keep.min(most_kept));
         prompt.iter().skip(options.unheard).for_each(|&id| chooser.read(id));
         Ok(TextMachine {
             model: model.clone(),
@@ -111,10 +125,11 @@ impl TextMachine {
             pending: TextStream::new(options.stop.clone()),
             given: prompt.len(),
             tokens: prompt,
+            source,
             left: options.max_tokens,
             past_eos: options.past_eos,
             shown: options.shown.clone(),
-            shift: options.shift,
+            shift,
             window: Window::default(),
             logprobs: options.logprobs,
             odds: options.odds,
@@ -151,6 +166,11 @@ impl TextMachine {
         self.prompt_logprobs.take()
     }
 
+    /// The tokens that the model's encoder reads before the text is evaluated; none where it has no encoder.
+    pub fn source(&self) -> &[u32] {
+        &self.source
+    }
+
     /// Prompt, resumed and generated tokens. The last generated one is not evaluated yet.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
@@ -173,7 +193,7 @@ impl TextMachine {
         self.window.shifts()
     }
 
-    /// Prompt and resumed tokens.
+    /// Prompt and resumed tokens; in the place of a prompt that an encoder reads the token that a text begins with.
     pub fn given(&self) -> &[u32] {
         &self.tokens[..self.given]
     }

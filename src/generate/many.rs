@@ -50,18 +50,14 @@ impl Model {
         prompts: impl IntoIterator<Item = P>,
         options: &GenerateOptions,
     ) -> Result<Vec<Completion>, GenerateError> {
-        // The text that an encoder reads is one text's own.
-        if self.weights().encoder().is_some() {
-            return prompts.into_iter().map(|prompt| self.generate(prompt, options)?.complete()).collect();
-        }
         let mut context = self.context(&ContextOptions::default());
         context.prepare(&GenerateOptions { draft: None, ..options.clone() })?;
         let prompts = prompts.into_iter().map(|prompt| {
-            let tokens = context.encode(prompt.into())?;
-            context.check_room(tokens.len(), options.max_tokens != Some(0))?;
-            Ok(tokens)
+            let parts = self.parted(context.encode(prompt.into())?)?;
+            context.check_room(parts[1].len(), options.max_tokens != Some(0))?;
+            Ok(parts)
         });
-        let prompts: Vec<Vec<u32>> = prompts.collect::<Result<_, GenerateError>>()?;
+        let prompts: Vec<[Vec<u32>; 2]> = prompts.collect::<Result<_, GenerateError>>()?;
         let texts = Texts { model: self, options, n_ctx: context.n_ctx() };
         texts.generate(prompts)
     }
@@ -75,9 +71,10 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    fn generate(&self, prompts: Vec<Vec<u32>>) -> Result<Vec<Completion>, GenerateError> {
+    /// The continuations of prompts in their [parts](Model::parted).
+    fn generate(&self, prompts: Vec<[Vec<u32>; 2]>) -> Result<Vec<Completion>, GenerateError> {
         let layout = self.model.weights().page_layout();
-        let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
+        let longest = prompts.iter().map(|[_, text]| text.len()).max().unwrap_or(0);
         let longest = longest.saturating_add(self.options.max_tokens.unwrap_or(self.n_ctx)).min(self.n_ctx);
         let pages = longest.div_ceil(layout.positions) + 1;
         let engine = self.model.engine(SIDE_BY_SIDE * pages * layout.bytes());
@@ -92,9 +89,17 @@ impl Texts<'_> {
         let mut running: Vec<Running> = Vec::new();
         loop {
             let room = SIDE_BY_SIDE - running.len();
-            for (number, prompt) in waiting.by_ref().take(room) {
-                let machine = TextMachine::new(self.model, prompt, self.options).map_err(GenerateError::Sampler)?;
-                running.push(Running { number, machine, seq: engine.sequence(), text: String::new(), logits: None });
+            for (number, parts) in waiting.by_ref().take(room) {
+                let machine = TextMachine::parted(self.model, parts, self.options)?;
+                let mut seq = engine.sequence();
+                if !machine.source().is_empty() {
+                    match engine.read_source(&mut seq, machine.source(), &step) {
+                        // the text ends with all others below
+                        Ok(()) | Err(StepError::Cancelled) => {}
+                        Err(e) => return Err(GenerateError::Eval(e.into())),
+                    }
+                }
+                running.push(Running { number, machine, seq, text: String::new(), logits: None });
             }
             if running.is_empty() {
                 break;

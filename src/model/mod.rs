@@ -456,7 +456,7 @@ impl Weights {
 
     /// Elements of the keys of a position of the encoder's text for each block, which its values have as well; none of a
     /// model without an encoder.
-    pub(crate) fn source_widths(&self) -> Vec<usize> {
+    pub fn source_widths(&self) -> Vec<usize> {
         let c = self.config();
         let width = |layer: usize| c.layer(layer).n_head_kv * c.layer(layer).head_dim;
         (0..c.n_layer).filter(|_| c.arch.encoder.is_some()).map(width).collect()

@@ -1,17 +1,35 @@
 //! Evaluation of the tokens of sequences: the engine, or in tests something that watches it.
 
-use trine::step::{PagePool, Segment, Setting, Sink, StepError, StepOptions};
-use trine::{Engine, Model};
+use trine::step::{PagePool, Segment, Sequence, Setting, Sink, StepError, StepOptions};
+use trine::{CancelToken, Engine, Model};
 
 use super::options::Options;
 
 /// Evaluates the tokens of sequences.
 pub(super) trait Backend {
+    /// The engine that it evaluates with.
+    fn steps(&self) -> &Steps;
+
     /// The pages of all sequences.
-    fn pages(&self) -> &PagePool;
+    fn pages(&self) -> &PagePool {
+        self.steps().engine.pages()
+    }
 
     /// [`Engine::step_into`] with a setting.
     fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError>;
+
+    /// [`Engine::read_source`] with a setting, until it is cancelled.
+    fn read_source(
+        &self,
+        setting: &Setting,
+        seq: &mut Sequence,
+        tokens: &[u32],
+        cancel: &CancelToken,
+    ) -> Result<(), StepError> {
+        let steps = self.steps();
+        let options = StepOptions { cancel: Some(cancel.clone()), ..steps.options(setting) };
+        steps.engine.read_source(seq, tokens, &options)
+    }
 }
 
 /// The engine, for contexts of one size.
@@ -38,16 +56,21 @@ impl Steps {
     pub fn form(&self) -> String {
         self.engine.form(self.n_ctx)
     }
+
+    /// The options of a step with a setting.
+    fn options(&self, setting: &Setting) -> StepOptions {
+        let adapters = setting.adapters.clone();
+        StepOptions { bits: setting.width(), adapters, n_ctx: self.n_ctx, ..StepOptions::default() }
+    }
 }
 
 impl Backend for Steps {
-    fn pages(&self) -> &PagePool {
-        self.engine.pages()
+    fn steps(&self) -> &Steps {
+        self
     }
 
     fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
-        let adapters = setting.adapters.clone();
-        let mut options = StepOptions { bits: setting.width(), adapters, n_ctx: self.n_ctx, ..StepOptions::default() };
+        let mut options = self.options(setting);
         if self.engine.model().attends_both_ways() {
             options.n_ubatch = segments.iter().map(|s| s.tokens.len()).sum();
         }

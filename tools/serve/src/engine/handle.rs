@@ -116,7 +116,7 @@ impl Handle {
         let inner = &*self.inner;
         inner.options.check(&inner.model, &request)?;
         let text = job::text(&request, &inner.model)?;
-        let tokens = request.prompt.len() + request.resume.len();
+        let tokens = request.given();
         let party = request.party.clone();
         inner.admission.enter(tokens, &party, &inner.counters)?;
         let (events, receiver) = channel::channel(EVENTS);

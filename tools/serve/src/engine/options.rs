@@ -84,6 +84,14 @@ pub(crate) const MOST_BIASES: usize = 1024;
 const TOKEN: usize = 32;
 const LIKELY: usize = 160;
 
+/// Tokens that the model's encoder reads, and those that the text of a request begins with.
+fn parts(model: &Model, r: &Request) -> [usize; 2] {
+    match model.weights().encoder() {
+        Some(_) => [r.prompt.len(), 1 + r.resume.len()],
+        None => [0, r.given()],
+    }
+}
+
 impl Options {
     /// The same with everything decided that the model decides.
     pub(super) fn resolved(mut self, model: &Model) -> Result<Options> {
@@ -166,11 +174,12 @@ impl Options {
     /// Returns the most bytes that a text may take beside its keys and values: what was asked, and the answer until it
     /// is sent.
     pub fn cost(&self, model: &Model, r: &Request) -> usize {
-        let tokens = r.prompt.len() + r.resume.len();
+        let tokens = r.given();
         if r.pooling.is_some() {
             return tokens * TOKEN + model.weights().config().n_embd * size_of::<f32>();
         }
-        let room = self.n_ctx().saturating_sub(tokens);
+        let [source, text] = parts(model, r);
+        let room = self.n_ctx().saturating_sub(text);
         let new = match (r.max_tokens, r.shift) {
             (Some(most), Some(_)) => most,
             (Some(most), None) => most.min(room),
@@ -180,7 +189,12 @@ impl Options {
         let stops: usize = r.stop.iter().map(|stop| stop.len() + size_of::<String>()).sum();
         let asked = stops + (r.sampler.logit_bias.len() + r.sampler.banned.len()) * size_of::<(u32, f32)>();
         let prompt = if r.prompt_logprobs { told(tokens) } else { 0 };
-        asked + (tokens + new) * TOKEN + prompt.saturating_add(told(new))
+        // keys and values of an encoder's text are no part of the pages
+        let elements: usize = model.weights().source_widths().iter().map(|width| 2 * width).sum();
+        source.saturating_mul(elements * size_of::<f32>())
+            + asked
+            + (tokens + new) * TOKEN
+            + prompt.saturating_add(told(new))
     }
 
     /// Tokens of a request's context.
@@ -191,7 +205,7 @@ impl Options {
     /// Checks a request before it waits.
     pub(super) fn check(&self, model: &Model, r: &Request) -> Result<(), Refused> {
         let invalid = |why: String| Err(Refused::Invalid(why));
-        let tokens = r.prompt.len() + r.resume.len();
+        let [source, tokens] = parts(model, r);
         let n_vocab = model.weights().n_vocab() as u32;
         if r.prompt.is_empty() {
             return invalid("the prompt is empty".into());
@@ -205,16 +219,22 @@ impl Options {
             None if !model.weights().makes_logits() => {
                 return invalid("the model makes vectors of texts and no logits: use /v1/embeddings".into());
             }
+            Some(_) if source > 0 => {
+                return invalid("an encoder reads the prompts of this model for its texts: it makes no vectors".into());
+            }
             Some(Pooling::Rank) if !model.ranks() => {
                 return invalid("the model does not rank texts: it has no head for that".into());
             }
             _ => {}
         }
+        if source > 0 && r.prompt_logprobs {
+            return invalid("an encoder reads the prompts of this model, whose tokens have no probabilities".into());
+        }
         // A text has at least one token behind its prompt, a vector none.
         let needed = tokens + usize::from(r.pooling.is_none());
-        if needed > self.n_ctx() {
+        if needed.max(source) > self.n_ctx() {
             let n_ctx = self.n_ctx();
-            return Err(Refused::TooLong { tokens, n_ctx });
+            return Err(Refused::TooLong { tokens: tokens.max(source), n_ctx });
         }
         let room = self.room(&model.weights().page_layout());
         if needed > room {

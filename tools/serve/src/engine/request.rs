@@ -60,6 +60,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Tokens of the prompt and of what is resumed.
+    pub fn given(&self) -> usize {
+        self.prompt.len() + self.resume.len()
+    }
+
     /// The continuation of `prompt` with the default options.
     pub fn new(prompt: Vec<u32>) -> Request {
         Request {

@@ -91,9 +91,16 @@ pub async fn act(
 /// Where texts of places are kept.
 ///
 /// # Errors
-/// Nowhere; the model's states cannot be cut to where texts part, so that nothing of them is found again.
+/// Nowhere; the model's states cannot be cut to where texts part, or its texts attend to another one beside them, so that
+/// nothing of them is found again.
 fn saved(service: &Service) -> Result<&SavedSlots, ApiError> {
-    if service.engine.model().weights().is_recurrent() {
+    let weights = service.engine.model().weights();
+    if weights.encoder().is_some() {
+        return Err(ApiError::not_here(
+            "an encoder reads the prompts of this model, and its texts are not kept for later ones",
+        ));
+    }
+    if weights.is_recurrent() {
         return Err(ApiError::not_here("this model has a recurrent state, and its texts are not kept for later ones"));
     }
     let none = || ApiError::not_here("This server does not support slots action. Start it with `--slot-save-path`");

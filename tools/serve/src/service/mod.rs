@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use trine::formats::gguf::Metadata;
@@ -138,10 +138,6 @@ impl Service {
         work: Work,
     ) -> Result<(Service, JoinHandle<()>)> {
         let model = load::load_for_texts(&args.loading())?;
-        if model.weights().encoder().is_some() {
-            let path = args.model.model.display();
-            bail!("'{path}': an encoder reads the prompts of this model, which rgen runs and the server does not");
-        }
         let file = model.path().file_name().unwrap_or_default();
         let file = file.to_string_lossy().into_owned();
         let template_source = template_source(args, model.metadata())?;

@@ -34,6 +34,7 @@ mod shapes;
 mod shift;
 mod slots;
 mod soak;
+mod source;
 mod streams;
 mod structure;
 mod thoughts;

@@ -36,6 +36,11 @@ impl Client {
         Client { events, cancel, unsent: VecDeque::new(), stalled: None, over: false }
     }
 
+    /// Is cancelled when the client went away.
+    pub fn cancel(&self) -> &CancelToken {
+        &self.cancel
+    }
+
     /// True if the last event was sent or waits.
     pub fn is_over(&self) -> bool {
         self.over

@@ -4,10 +4,10 @@ mod client;
 
 use std::time::{Duration, Instant};
 
-use trine::Model;
 use trine::generate::speculate::Drafter;
 use trine::generate::{ChooseError, Chooser, End, TextMachine};
 use trine::step::{Kind, Pooled, Setting};
+use trine::{CancelToken, Model};
 
 use super::counters::Slot;
 use super::job::Job;
@@ -104,8 +104,34 @@ impl Running {
         self.text.chooser()
     }
 
-    /// Whose KV cache it may share; `None`: nobody's.
+    /// The tokens that the model's encoder reads before the first of [`Running::tokens`] is evaluated; none where it has
+    /// no encoder.
+    pub fn source(&self) -> &[u32] {
+        self.text.source()
+    }
+
+    /// True if what an encoder read for `other` may serve this one.
+    pub fn shares_source(&self, other: &Running) -> bool {
+        self.source() == other.source() && self.shared().is_some_and(|kind| other.shared() == Some(kind))
+    }
+
+    /// Is cancelled when the client went away.
+    pub fn cancel(&self) -> &CancelToken {
+        self.client.cancel()
+    }
+
+    /// Tokens that were counted into the queue.
+    pub fn queued(&self) -> usize {
+        self.request.given()
+    }
+
+    /// Whose KV cache it may share; `None`: nobody's. Positions that attend to another text are nobody else's.
     pub fn kind(&self) -> Option<Kind> {
+        self.shared().filter(|_| self.source().is_empty())
+    }
+
+    /// Whose work it may share; `None`: nobody's.
+    fn shared(&self) -> Option<Kind> {
         let salt = self.request.cache.clone().filter(|_| !self.whole)?;
         Some(Kind { setting: self.setting.clone(), salt })
     }
@@ -201,10 +227,12 @@ impl Running {
 
     /// Tells how much of the prompt was read, and ends with the vector where that is all that is asked for.
     pub fn progress(&mut self, processed: usize, now: Instant) {
-        let total = self.text.given().len();
+        let total = self.prompt_tokens();
         let time = now.duration_since(self.admitted);
         if self.prompt_done.is_none() {
-            let processed = processed.min(total);
+            // an encoder reads its text before anything else is evaluated
+            let source = if processed > 0 { self.source().len() } else { 0 };
+            let processed = (source + processed).min(total);
             self.client.send(Event::Prompt(Progress { total, cached: self.cached, processed, slot: self.slot, time }));
         }
         match self.pooled.as_mut().map_or(Ok(None), Pooled::vector) {
@@ -271,13 +299,18 @@ impl Running {
         self.done(ending.text, if stopped { Ended::Text(ending.end) } else { ended }, now);
     }
 
+    /// Tokens of the prompt and of what is resumed; where an encoder reads it, also the one that the text begins with.
+    fn prompt_tokens(&self) -> usize {
+        self.source().len() + self.text.given().len()
+    }
+
     fn done(&mut self, text: String, ended: Ended, now: Instant) {
         let prompt_done = self.prompt_done.unwrap_or(now);
         let drafts = self.drafter.counts();
         self.client.end(Event::Done(Done {
             text,
             ended,
-            prompt_tokens: self.text.given().len(),
+            prompt_tokens: self.prompt_tokens(),
             cached_tokens: self.cached,
             generated_tokens: self.text.generated(),
             prompt_time: prompt_done.duration_since(self.admitted),

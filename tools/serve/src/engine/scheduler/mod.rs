@@ -8,6 +8,7 @@
 
 mod draft;
 mod plan;
+mod source;
 mod step;
 
 use std::cmp::Reverse;
@@ -45,6 +46,11 @@ impl Active {
     /// Tokens that are not evaluated.
     fn rest(&self) -> usize {
         self.run.tokens().len() - self.seq.len()
+    }
+
+    /// True if the model's encoder has still to read its prompt.
+    fn lacks_source(&self) -> bool {
+        !self.run.source().is_empty() && self.seq.source().is_none()
     }
 
     /// True if the next step gives it its next token, and its prompt needs no step any more.
@@ -185,7 +191,7 @@ impl<B: Backend> Scheduler<B> {
             let over = run.fate(now, patience) == Fate::Over;
             match over {
                 true if run.begun => self.counters.end(run.held(now)),
-                true => self.admission.leave(run.tokens().len(), run.party()),
+                true => self.admission.leave(run.queued(), run.party()),
                 false => {}
             }
             !over
@@ -244,7 +250,7 @@ impl<B: Backend> Scheduler<B> {
             let Some(mut run) = self.waiting.remove(i) else {
                 return;
             };
-            let queued = (!run.begun).then(|| (run.tokens().len(), run.party().to_owned()));
+            let queued = (!run.begun).then(|| (run.queued(), run.party().to_owned()));
             self.turns += 1;
             self.served.insert(run.party().to_owned(), self.turns);
             let slot = self.free_slot(run.wanted_slot());

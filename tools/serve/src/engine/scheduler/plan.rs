@@ -14,7 +14,7 @@ pub(super) type Plan = Vec<(usize, usize)>;
 impl<B: Backend> Scheduler<B> {
     /// How many tokens of which active request the next step takes; ascending, nothing of requests that are left out.
     pub(super) fn plan(&mut self) -> Plan {
-        let ready = |a: &Active| !a.run.is_stalled() && a.rest() > 0;
+        let ready = |a: &Active| !a.run.is_stalled() && a.rest() > 0 && !a.lacks_source();
         let settings = self.active.iter().filter(|a| ready(a)).map(|a| &a.run.setting);
         // The next setting in the round.
         let Some(setting) = settings.min_by_key(|&setting| (*setting <= self.setting, setting)).cloned() else {

@@ -57,12 +57,14 @@ struct Choice<'a> {
 }
 
 impl<B: Backend> Scheduler<B> {
-    /// One forward pass, and the tokens chosen from it. False when there was nothing to evaluate.
+    /// One forward pass, and the tokens chosen from it, behind one of the model's encoder where a prompt waits for that.
+    /// False when there was nothing to evaluate.
     pub(super) fn step(&mut self, clock: &dyn Fn() -> Instant) -> bool {
+        let read = self.read_source(clock);
         let plan = self.plan();
         let plan = self.fit(plan, clock());
         if plan.is_empty() {
-            return false;
+            return read;
         }
         // Second models read prompts and what was written without drafts; a draft takes as long as others after that.
         let mut drafted = self.may_draft(&plan);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use trine::step::{PagePool, Segment, Setting, Sink, StepError};
+use trine::step::{Segment, Setting, Sink, StepError};
 use trine::{Pooling, SessionOptions};
 
 use super::super::backend::{Backend, Steps};
@@ -67,8 +67,8 @@ impl Sink for Listener<'_> {
 }
 
 impl Backend for Watched {
-    fn pages(&self) -> &PagePool {
-        self.steps.pages()
+    fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {
@@ -127,8 +127,8 @@ struct Faulty {
 }
 
 impl Backend for Faulty {
-    fn pages(&self) -> &PagePool {
-        self.steps.pages()
+    fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {

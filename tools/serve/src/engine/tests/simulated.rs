@@ -44,8 +44,8 @@ struct Simulated {
 }
 
 impl Backend for Simulated {
-    fn pages(&self) -> &PagePool {
-        self.steps.pages()
+    fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     fn step(&self, setting: &Setting, segments: &mut [Segment<'_>], sink: &mut dyn Sink) -> Result<(), StepError> {

@@ -46,6 +46,9 @@ pub struct Checkpoint {
     pub first_twice: &'static [(&'static str, &'static str)],
     /// Keys that take numbers of tensors, which the file then lacks.
     pub tensor_keys: &'static [TensorKey],
+    /// Gains of norms of heads that the checkpoint lacks, each with the tensor that it stands before and the number of
+    /// `config.json` that all of its elements are; `None`: 1.
+    pub gains: &'static [(&'static str, &'static str, Option<&'static str>)],
     /// Steps of tensors of these names, which are those of the lists above or of the description, on their way into the
     /// file.
     pub steps: &'static [(&'static str, &'static [Step])],
@@ -191,6 +194,8 @@ pub enum KvHeads {
     StatedOr(u32),
     /// The same, and the file states it only where `config.json` does.
     StatedAlone,
+    /// This number, whatever `config.json` says.
+    Fixed(u32),
     /// As many as query heads.
     Queries,
     /// One.
@@ -216,7 +221,7 @@ pub enum HeadDim {
 }
 
 /// Width of the feed-forward network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Width {
     /// `intermediate_size`.
     Stated,
@@ -228,8 +233,11 @@ pub enum Width {
     TwoThirdsStated,
     /// `intermediate_size`, which may be a list of as many numbers as there are blocks, all the same.
     Alike,
-    /// There is no such network in some models of the class.
+    /// There is no such network in some models of the class, or the file has a list.
     StatedIfAny,
+    /// `intermediate_size`, or where that is null the width of the residual stream times the first number, as many whole
+    /// times the second as it holds.
+    StatedOrTimes(f64, u32),
 }
 
 /// Elements of a head that RoPE turns: all, or the part that `partial_rotary_factor` says, with what is assumed.
@@ -300,6 +308,8 @@ pub enum Tokenizer {
     T5,
     /// `tokenizer.jsonl`, pieces with scores: PLaMo 2 and 3.
     Plamo,
+    /// `rwkv_vocab_v20230424.txt`, tokens of bytes: RWKV.
+    Rwkv,
     /// As `Any`, but a `GPT2Tokenizer` is read from `tokenizer.json`, which else adds its tokens to those of
     /// `tokenizer.model`; added tokens are taken as they are.
     Phi,
@@ -350,6 +360,7 @@ impl Checkpoint {
         beside: &[],
         first_twice: &[],
         tensor_keys: &[],
+        gains: &[],
         steps: &[],
         left_out: &[],
         fused: None,

@@ -100,6 +100,8 @@ pub struct Arch {
     /// How Hugging Face checkpoints of it are read, one for every family of classes; none where the converter cannot
     /// yet.
     pub checkpoints: &'static [&'static Checkpoint],
+    /// Why the converter reads none, in a few words for documents; empty where it does.
+    pub unconverted: &'static str,
 }
 
 impl Arch {
@@ -156,6 +158,7 @@ impl Arch {
         yes_or_no: false,
         steered: true,
         checkpoints: &[],
+        unconverted: "",
     };
 
     /// True if every block attends to its own keys and values, to these alone, and runs once, and the model makes logits of
@@ -164,7 +167,8 @@ impl Arch {
         let attends = !self.attention.latent && !self.attention.compressed;
         let usual = attends && self.layer_inputs == LayerInputs::None && self.encoder.is_none();
         let any_vocabulary = self.output.silent.is_none() && !self.switched;
-        self.mixing == Mixing::Attention && usual && any_vocabulary && !self.cycles && !self.vectors
+        let mixes = matches!(self.mixing, Mixing::Attention | Mixing::ByHeadsOrNone(_));
+        mixes && usual && any_vocabulary && !self.cycles && !self.vectors
     }
 
     /// True if the graph multiplies the output of a projection, such as `attn_q`, by its per-tensor factors (`.scale`).

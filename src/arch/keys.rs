@@ -196,6 +196,23 @@ pub enum Key {
     DraftsByStates,
     /// The same of one that drafts several tokens at once: DFlash.
     DraftsByBlocks,
+    /// `feed_forward_length` of every block: the width of the residual stream times the numbers of a list, rounded to a
+    /// multiple of another number (OpenELM's `make_divisible`).
+    WidthsOf(&'static str, &'static str),
+    /// The rank of a product of two matrices under one of its names, or where it is null the width of the residual stream to
+    /// the power of the first number times the second, in 32s.
+    Rank(&'static [&'static str], &'static str, f64, f64),
+    /// `dense_2_feat_in` and its like: the widths of projections of vectors, where they are converted.
+    Dense,
+    /// The chat template, which that of the tokenizer's files replaces.
+    Template(&'static str),
+    /// `attention.head_count` of every block, by its entry of `block_configs`: 0 where it does not attend and has no matrix
+    /// in the place of attention.
+    BlockHeads,
+    /// The same of key heads, 0 where it does not attend.
+    BlockKvHeads,
+    /// `feed_forward_length` of every block, by its entry of `block_configs`: 0 where it has no such network.
+    BlockWidths,
     /// `ple.*` and the size of a row of the table, where a block adds embeddings of n-grams.
     Ngrams,
 }

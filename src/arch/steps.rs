@@ -64,6 +64,8 @@ pub enum Step {
     SplitAt([&'static str; 2]),
     /// Some of the rows of a tensor, which stands in as many pieces as this number says.
     Pieces(&'static str),
+    /// Values divided by 2 once more behind every so many blocks, a number of `config.json`.
+    HalvedEvery(&'static str),
     /// Gains that are stored less a fifth.
     PlusFifth,
     /// Gains that are stored less 5^-1.5.
@@ -93,4 +95,8 @@ pub enum Turn {
     Heads,
     /// Columns.
     Columns,
+    /// Query heads, those that share keys in turns: PLaMo.
+    Queries,
+    /// Columns for the same heads.
+    Outputs,
 }

@@ -3,6 +3,7 @@
 
 use serde_json::Value as JsonValue;
 
+use super::dense::Dense;
 use super::error::ConvertError;
 use super::folder::Folder;
 use super::ngrams::Ngrams;
@@ -16,12 +17,14 @@ pub(super) struct Beside {
     pub suppressed: Option<Vec<i32>>,
     /// Numbers of the embeddings of n-grams.
     pub ngrams: Option<Ngrams>,
+    /// Projections of vectors that are converted.
+    pub dense: Vec<Dense>,
 }
 
 impl Beside {
-    /// Reads the files of a folder.
-    pub fn read(folder: &Folder) -> Result<Beside, ConvertError> {
-        Ok(Beside { pooling: pooling(folder)?, suppressed: suppressed(folder)?, ngrams: Ngrams::read(folder)? })
+    /// Reads the files of a folder, of which `dense` are converted.
+    pub fn read(folder: &Folder, dense: Vec<Dense>) -> Result<Beside, ConvertError> {
+        Ok(Beside { pooling: pooling(folder)?, suppressed: suppressed(folder)?, ngrams: Ngrams::read(folder)?, dense })
     }
 }
 

@@ -20,6 +20,8 @@ const MAX_TOKENIZER: u64 = 256 << 20;
 const MAX_INDEX: u64 = 64 << 20;
 /// The same of all other files, which have a few thousand bytes.
 const MAX_OTHER: u64 = 16 << 20;
+/// The one file of a small checkpoint or of a module.
+pub(super) const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
 /// Most bytes of a file of this name that are read.
@@ -149,6 +151,24 @@ impl Folder {
             extra.for_each(|t| problems.push(format!("tensor '{t}' is not in the index")));
         }
         if problems.is_empty() { Ok(()) } else { Err(ConvertError::Index { path: index, problems }) }
+    }
+
+    /// Takes the matrices of projections, by their folders and the names that they get, before all other tensors.
+    pub fn find_projections<'a>(
+        &mut self,
+        modules: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), ConvertError> {
+        let mut all = Vec::new();
+        for (path, name) in modules {
+            let tensors = self.shards.open(&self.path.join(path).join(WEIGHTS))?;
+            let shard = self.shards.files.len() - 1;
+            for mut tensor in tensors.into_iter().filter(|t| t.name.ends_with(".weight")) {
+                tensor.name = tensor.name.replace("linear", name);
+                all.push(Source { tensor, shard });
+            }
+        }
+        self.tensors.splice(0..0, all);
+        Ok(())
     }
 
     /// Puts quantized matrices, each with its name and that of its codes, in the place of those, or behind all

@@ -37,8 +37,10 @@ impl HParams {
             };
             let Some(Value::Object(text)) = text else { continue };
             for (key, value) in text {
-                // the class of the whole model decides, not that of its text part
-                if key != "architectures" {
+                // the class of the whole model decides, not that of its text part; and the reference looks for special
+                // tokens in one such part alone
+                let of_token = key.ends_with("_token_id") && *within != ["text_config"];
+                if key != "architectures" && !of_token {
                     map.insert(key, value);
                 }
             }

@@ -5,11 +5,13 @@ use trine_formats::gguf::{Array, Value};
 
 use super::error::ConvertError;
 use super::hparams::{HParams, number};
-use super::source::Source;
+use super::source::{MAX_WIDTH, Source};
 use crate::arch::Key;
+use crate::math;
 
 /// The key and the value of one that is made of a list, where `config.json` has the list.
 pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'static str, Value)>, ConvertError> {
+    const HEADS: &str = "attention.head_count";
     const KV_HEADS: &str = "attention.head_count_kv";
     let layers = source.layers;
     let kv_heads = source.sizes.kv_heads as i32;
@@ -145,8 +147,79 @@ pub(super) fn list(key: &Key, h: &HParams, source: &Source) -> Result<Option<(&'
             })?;
             Some(("context_length", Value::U32(*context)))
         }
+        Key::BlockHeads => Some((HEADS, blocks(h, source, |b| b.heads)?)),
+        Key::BlockKvHeads => Some((KV_HEADS, blocks(h, source, |b| b.key_heads)?)),
+        Key::BlockWidths => Some(("feed_forward_length", blocks(h, source, |b| b.width)?)),
+        Key::WidthsOf(multipliers, divisor) => Some(("feed_forward_length", widths(h, multipliers, divisor, source)?)),
+        Key::Rank(names, name, power, factor) => {
+            let assumed =
+                (math::pow(source.sizes.embd as f64, power) * factor / 32.0).round_ties_even().max(1.0) * 32.0;
+            Some((name, Value::U32(h.find(names)?.unwrap_or(assumed as u32))))
+        }
         _ => None,
     })
+}
+
+/// Heads and width of a block.
+struct Block {
+    heads: u32,
+    key_heads: u32,
+    width: u32,
+}
+
+/// A number of every block, as `block_configs` has them (`DeciModel` of the reference).
+fn blocks(h: &HParams, source: &Source, number: fn(&Block) -> u32) -> Result<Value, ConvertError> {
+    const KEY: &str = "block_configs";
+    let (layers, heads) = (source.layers as usize, source.sizes.heads as u32);
+    let wrong = |what: String| ConvertError::Config(format!("'{KEY}' {what}"));
+    let all = h.get(KEY).and_then(JsonValue::as_array).filter(|all| all.len() == layers);
+    let all = all.ok_or_else(|| wrong(format!("is no list of {layers} blocks")))?;
+    let mut numbers = Vec::with_capacity(layers);
+    for (n, config) in all.iter().enumerate() {
+        let of = |part: &str, key: &str| config.get(part).and_then(|p| p.get(key)).filter(|v| !v.is_null());
+        let linear = |part: &str| of(part, "replace_with_linear").and_then(JsonValue::as_bool) == Some(true);
+        if linear("ffn") {
+            return Err(wrong(format!(
+                "has a matrix in the place of the feed-forward network of block {n}, which no file has"
+            )));
+        }
+        let (heads, key_heads) = match of("attention", "n_heads_in_group").map(|v| v.as_u64()) {
+            None if linear("attention") => (heads, 0),
+            None => (0, 0),
+            Some(group) => {
+                let group = group.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+                let group = group.ok_or_else(|| wrong(format!("has no number of heads in a group in block {n}")))?;
+                (heads, heads / group)
+            }
+        };
+        let width = match of("ffn", "ffn_mult").map(|v| v.as_f64()) {
+            None => 0.0,
+            Some(times) => 2.0 * times.unwrap_or(f64::NAN) * source.sizes.embd as f64 / 3.0,
+        };
+        if !(0.0..=f64::from(MAX_WIDTH)).contains(&width) {
+            return Err(wrong(format!("makes the feed-forward network of block {n} {width} wide")));
+        }
+        let width = (width as u32).next_multiple_of(256);
+        numbers.push(number(&Block { heads, key_heads, width }) as i32);
+    }
+    Ok(Value::Array(Array::I32(numbers)))
+}
+
+/// The width of the residual stream times the numbers of a list, one for every block, each rounded to a multiple of
+/// `divisor` and not by more than a tenth down.
+fn widths(h: &HParams, multipliers: &str, divisor: &str, source: &Source) -> Result<Value, ConvertError> {
+    let layers = source.layers as usize;
+    let wrong = || ConvertError::Config(format!("'{multipliers}' is no list of {layers} numbers, one for every layer"));
+    let all = h.get(multipliers).and_then(JsonValue::as_array).filter(|all| all.len() == layers).ok_or_else(wrong)?;
+    let divisor = f64::from(h.need(divisor)?);
+    let width = |multiplier: &JsonValue| {
+        let exact = multiplier.as_f64()? * source.sizes.embd as f64;
+        let rounded = ((exact + divisor / 2.0) / divisor).floor().max(1.0) * divisor;
+        let width = if rounded < 0.9 * exact { rounded + divisor } else { rounded };
+        (width <= f64::from(MAX_WIDTH)).then_some(width as i32)
+    };
+    let all = all.iter().map(width).collect::<Option<Vec<i32>>>().ok_or_else(wrong)?;
+    Ok(Value::Array(Array::I32(all)))
 }
 
 /// The kinds of attention of all blocks, those of blocks that are not run left out; full where nothing is said.

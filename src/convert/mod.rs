@@ -7,6 +7,7 @@
 
 mod beside;
 mod card;
+mod dense;
 mod drafters;
 mod error;
 mod folder;

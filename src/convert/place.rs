@@ -3,6 +3,7 @@
 use super::ngrams;
 use super::parts::Parts;
 use super::source::Source;
+use crate::arch::rules::Recurrence;
 use crate::arch::tensor::full_name;
 use crate::arch::{Extent, FUSED_QKV, INPUT_NORMS, KNOWN, Name, Role, Step, Tensor, TensorKey};
 
@@ -115,8 +116,10 @@ impl Source {
                 || t.gguf == "ffn_gate_inp_shexp.weight"
         };
         let all: Vec<&'static Tensor> = all.collect();
-        // the output projection of lightning attention is that of attention, and RWKV's stands in its place
-        let lightning = parts.recurs && all.iter().any(|t| t.place().starts_with("lightning_"));
+        // the output projection of lightning attention is that of attention, a matrix in the place of attention is called so,
+        // and RWKV's stands in its place
+        let matrix = self.arch.mixing.recurrence() == Some(Recurrence::Matrix);
+        let lightning = parts.recurs && (matrix || all.iter().any(|t| t.place().starts_with("lightning_")));
         all.into_iter()
             .filter(move |t| {
                 let of_mixer = t.gguf.starts_with("time_mix_") || lightning && t.gguf == "attn_output.weight";

@@ -10,6 +10,7 @@ use trine_formats::types::TypeId;
 use trine_formats::widely::ARCHITECTURE;
 
 use super::beside::Beside;
+use super::dense::{self, Dense};
 use super::drafters::Target;
 use super::error::{ConvertError, Problems};
 use super::folder::{Files, Folder};
@@ -24,6 +25,7 @@ use super::source::Source;
 use super::ternary::{PackedScale, Ternary};
 use super::vocab::Tokens;
 use super::{general, ngrams, numbers, params, prove, quantized, vocab, widely};
+use crate::arch::Key;
 use crate::isolate::Isolate;
 use crate::model::{Config, Header};
 use crate::widely::Options as Widely;
@@ -53,6 +55,8 @@ pub struct Options {
     pub widely: Option<Widely>,
     /// Folder of the model that a drafter drafts for.
     pub target: Option<PathBuf>,
+    /// True if projections of vectors in folders of their own become a part of the file.
+    pub dense_modules: bool,
 }
 
 /// A conversion, decided.
@@ -115,6 +119,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         folder.find_tensors()?;
     }
     let mut notes = source.notes.clone();
+    let dense = projections(&mut folder, options, &source, &mut notes)?;
     let (pre, elsewhere) = (options.pre.as_deref(), options.elsewhere.as_deref());
     let target = Target::open(options.target.as_deref(), &folder, &mut source)?;
     let here =
@@ -137,7 +142,7 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         true => notes.push("experts keep their codes and scales of MXFP4".to_owned()),
         false => notes.extend(quantized::all(&mut folder, &h)?),
     }
-    let beside = Beside::read(&folder)?;
+    let beside = Beside::read(&folder, dense)?;
     let (mut keys, mut of_tensors) = (Metadata::default(), Metadata::default());
     let of_target = target.as_ref().map(|target| &target.h);
     params::write([&mut of_tensors, &mut keys], (&h, of_target), &source, &rope, outtype, &beside)?;
@@ -201,6 +206,37 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         inputs,
         files: folder.shards,
     })
+}
+
+/// The projections of vectors that are to be a part of the file; those that are not are noted.
+fn projections(
+    folder: &mut Folder,
+    options: &Options,
+    source: &Source,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Dense>, ConvertError> {
+    let dense = dense::modules(folder)?;
+    match (options.dense_modules, dense.is_empty()) {
+        (true, true) => Err(ConvertError::Missing {
+            folder: folder.path.clone(),
+            file: "modules.json with modules of type Dense and their model.safetensors".into(),
+            hint: "--sentence-transformers-dense-modules is for models that have them",
+        }),
+        (true, false) => {
+            if !options.vocab_only {
+                folder.find_projections(dense.iter().map(|d| (d.path.as_str(), d.name)))?;
+            }
+            Ok(dense)
+        }
+        (false, _) => {
+            if !dense.is_empty() && source.checkpoint.more_keys.contains(&Key::Dense) {
+                notes.push(
+                    "projections of vectors left out: --sentence-transformers-dense-modules takes them".to_owned(),
+                );
+            }
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// The header of the file as far as the sizes of the model follow from it.

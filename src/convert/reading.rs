@@ -130,7 +130,7 @@ impl Reader<'_> {
                     "'{name}' is ternary or to be made so, which works for matrices that a model has as the checkpoint does"
                 ));
             }
-            let columns_in_turns = what.steps.contains(&Step::InTurns(Turn::Columns));
+            let of_columns = [Turn::Columns, Turn::Outputs].into_iter().find(|turn| has(Step::InTurns(*turn)));
             made.push((
                 part.tensor,
                 Stored {
@@ -139,9 +139,9 @@ impl Reader<'_> {
                     rows: part.matrices * part.rows,
                     columns: part.columns,
                     pair_heads: self.paired(part.tensor, what),
-                    turns: columns_in_turns.then(|| self.turns(Turn::Columns)),
+                    turns: of_columns.map(|turn| self.turns(turn)),
                     rule,
-                    factors: self.factors(part, what)?,
+                    factors: self.factors(part, block, what)?,
                     times: None,
                     ones: what.steps.iter().filter(|s| **s == Step::OneRow).count(),
                     flat: has(Step::Flat),
@@ -163,7 +163,7 @@ impl Reader<'_> {
     }
 
     /// Factors that `config.json` states for rows of a part.
-    fn factors(&self, part: &Part, what: &Use) -> Result<Vec<(Range<u64>, f32)>, String> {
+    fn factors(&self, part: &Part, block: Option<u32>, what: &Use) -> Result<Vec<(Range<u64>, f32)>, String> {
         let all = 0..part.matrices * part.rows;
         let stated = |names: &[&str]| {
             let number = self.h.first(names).map_or(Ok(None), |key| self.h.f64(key));
@@ -176,6 +176,12 @@ impl Reader<'_> {
             factors.extend((0..heads).map(|h| (h * head + head / 2..(h + 1) * head, -1.0)));
         }
         for step in what.steps {
+            if let Step::HalvedEvery(key) = step
+                && let Some(every) = self.h.find(&[*key]).map_err(|e| e.to_string())?.filter(|n| *n > 0)
+            {
+                let times = block.unwrap_or(0) / every;
+                factors.push((all.clone(), 0.5f32.powi(times.min(126) as i32)));
+            }
             let Step::Times(list) = step else { continue };
             for factor in *list {
                 match *factor {
@@ -287,7 +293,7 @@ impl Reader<'_> {
                     return vec![Run { first: i as u64, rows: part.rows, every: parts.len() as u64 }];
                 }
                 Step::ByKeyHead => return self.by_key(i),
-                Step::InTurns(Turn::Columns) => {}
+                Step::InTurns(Turn::Columns | Turn::Outputs) => {}
                 Step::InTurns(turn) => {
                     let turns = self.turns(turn);
                     let straight = part.rows - turns.keys * turns.of_key * turns.unit;
@@ -324,11 +330,15 @@ impl Reader<'_> {
 
     /// The heads of a recurrent layer that are put in turns.
     fn turns(&self, turn: Turn) -> Turns {
+        if let Turn::Queries | Turn::Outputs = turn {
+            let sizes = &self.source.sizes;
+            return Turns { keys: sizes.heads / sizes.kv_heads, of_key: sizes.kv_heads, unit: sizes.head_dim };
+        }
         let sizes = &self.source.sizes.recurrent;
         let (keys, heads) = (sizes.groups.max(1) as u64, sizes.heads as u64);
         let unit = match turn {
             Turn::Heads => 1,
-            Turn::Channels | Turn::Rows | Turn::Columns => (sizes.inner / sizes.heads.max(1)) as u64,
+            _ => (sizes.inner / sizes.heads.max(1)) as u64,
         };
         Turns { keys, of_key: heads / keys, unit }
     }

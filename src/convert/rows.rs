@@ -111,6 +111,9 @@ impl<'a> Rows<'a> {
                     self.source.arch.name
                 )),
                 Place::Here(block, what) => {
+                    if let Err(problem) = self.gains(&t.name, block) {
+                        self.problems.push(problem);
+                    }
                     if let Err(problem) = self.put(t, s.shard, block, &what) {
                         self.problems.push(problem);
                         // it is there, after all
@@ -124,6 +127,29 @@ impl<'a> Rows<'a> {
         self.rows.extend(last);
         self.missing();
         self.problems
+    }
+
+    /// Makes the gains that stand before a tensor of a block.
+    fn gains(&mut self, name: &str, block: Option<u32>) -> Result<(), String> {
+        let source = self.source;
+        let Some(n) = block else { return Ok(()) };
+        for (before, gguf, number) in source.checkpoint.gains {
+            let Some(described) = source.block(n).find(|t| t.gguf == *gguf && name.ends_with(before)) else {
+                continue;
+            };
+            let value = match number {
+                Some(key) => self.reader.h.f32(key).map_err(|e| e.to_string())?,
+                None => Some(1.0),
+            };
+            let value = value.ok_or_else(|| format!("config.json has no '{}'", number.unwrap_or_default()))?;
+            let shape = source.sizes_of(block).gguf_shape(described);
+            let elements = shape.iter().product::<u64>() as usize;
+            let name = gguf_name(block, described);
+            self.found.insert(name.clone(), "config.json".to_owned());
+            let content = Content::Computed(vec![value; elements]);
+            self.rows.push(Row { name, source: "config.json".into(), from: "F32", shape, ty: TypeId::F32, content });
+        }
+        Ok(())
     }
 
     /// True if a tensor is one that the checkpoint has had under another name already.

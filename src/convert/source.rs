@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::error::ConvertError;
 use super::hparams::{HParams, at_most};
 use super::parts::Parts;
-use crate::arch::rules::{ExpertWidth, SharedWidth};
+use crate::arch::rules::{ExpertWidth, Mixing, SharedWidth};
 use crate::arch::{
-    ARCHITECTURES, Arch, Checkpoint, DFLASH, EAGLE3, Extent, Fixed, HeadDim, Key, KvHeads, Rotary, Sizes, Tensor, Width,
+    ARCHITECTURES, Arch, Checkpoint, DFLASH, EAGLE3, Extent, Fixed, GEMMA4_ASSISTANT, HeadDim, Key, KvHeads, Rotary,
+    Sizes, Tensor, Width,
 };
 use crate::model::Config;
 
@@ -43,7 +44,7 @@ const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads", "num_heads"
 pub(super) const KV_HEADS: &[&str] =
     &["num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_query_groups", "attn_config.kv_n_heads"];
 /// Names of the number of blocks.
-const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
+const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers"];
 /// Names of the number of tokens.
 const VOCABULARY: &[&str] = &["padded_vocab_size", "vocab_size"];
 /// Most blocks of a model; those of today have up to some hundred.
@@ -57,7 +58,7 @@ const MAX_EXPERTS: u32 = 1 << 14;
 
 /// All architectures with checkpoints, a line for every family of classes.
 fn readable() -> impl Iterator<Item = (&'static Arch, &'static Checkpoint)> {
-    let drafters = [&EAGLE3, &DFLASH];
+    let drafters = [&EAGLE3, &DFLASH, &GEMMA4_ASSISTANT];
     let all = ARCHITECTURES.iter().copied().chain(drafters);
     all.flat_map(|a| a.checkpoints.iter().map(move |c| (a, *c)))
 }
@@ -117,6 +118,10 @@ impl Source {
             Width::TwoThirdsStated => 2 * h.size(checkpoint.width_names, None, MAX_WIDTH)? / 3,
             Width::Alike => at_most(checkpoint.width_names[0], h.whole(checkpoint.width_names[0])?, MAX_WIDTH)?,
             Width::StatedIfAny => h.size(checkpoint.width_names, Some(0), MAX_WIDTH)?,
+            Width::StatedOrTimes(times, unit) => {
+                let or = (f64::from(embd) * times) as u32 / unit * unit;
+                h.size(checkpoint.width_names, Some(or), MAX_WIDTH)?
+            }
         };
         let kv_heads = kv_heads(h, checkpoint, heads)?;
         if !heads.is_multiple_of(kv_heads) {
@@ -183,7 +188,10 @@ impl Source {
         let parts = block.and_then(|n| self.parts.get(n as usize));
         let of_input = |e: &Extent| matches!(e, Extent::LayerInput | Extent::LayerInputs);
         let of_inputs = t.gguf == "post_norm.weight" || t.shape.iter().any(of_input);
-        parts.is_some_and(|parts| parts.may_lack(t)) || of_inputs && self.sizes.layer_input[0] == 0
+        // blocks that may lack a mixer have its norm with it
+        let unmixed = matches!(self.arch.mixing, Mixing::ByHeadsOrNone(_)) && t.gguf == "attn_norm.weight";
+        let unmixed = unmixed && parts.is_some_and(|parts| !parts.attends && !parts.recurs);
+        parts.is_some_and(|parts| parts.may_lack(t)) || unmixed || of_inputs && self.sizes.layer_input[0] == 0
     }
 
     /// The sizes of the tensors of a block, or of those outside of blocks.
@@ -229,6 +237,7 @@ fn kv_heads(h: &HParams, checkpoint: &Checkpoint, heads: u32) -> Result<u32, Con
     match checkpoint.kv_heads {
         KvHeads::Stated | KvHeads::StatedAlone => stated(heads),
         KvHeads::StatedOr(n) => stated(n),
+        KvHeads::Fixed(n) => Ok(n),
         KvHeads::Queries => Ok(heads),
         KvHeads::One | KvHeads::OneWhereStated => Ok(1),
         KvHeads::Falcon => {

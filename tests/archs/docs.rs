@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
-use trine::arch::{ARCHITECTURES, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
+use trine::arch::{ARCHITECTURES, Arch, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
 use trine::model::{LoadOptions, Weights};
 
 use crate::{MODELS, NOT_YET, assistant, chained, dflash, eagle3, embed, encoder, made, mtp};
@@ -21,7 +21,7 @@ yet. The tables are made from `src/arch` by `tests/archs`, which also checks tha
 The last column names the small random models that hold an architecture: their logits are the reference's at every position,
 or their vectors and ranks by every pooling, in F32, F16, Q8_0 and Q4_K_M, and so are the files that `rquantize` makes of them
 (`testdata/archs/README.md`). Those that make vectors of texts and no logits say so: [Embeddings](embeddings.md). `rconvert`
-tells whether Hugging Face checkpoints can be converted, `fisher` whether every operation of these models has a derivative, so that
+tells whether Hugging Face checkpoints can be converted, or why not, `fisher` whether every operation of these models has a derivative, so that
 `rimatrix --fisher` takes their gradients.
 
 | architecture | known models | experts | rconvert | fisher | held by |
@@ -90,6 +90,16 @@ fn logits_of<'n>(models: &'n [&'n str]) -> impl Iterator<Item = &'n str> {
     models.iter().copied().filter(|name| !embed::VECTORS.contains(name))
 }
 
+/// The column that says if checkpoints are converted, or why not.
+fn converts(arch: &Arch) -> &'static str {
+    assert!(
+        arch.checkpoints.is_empty() != arch.unconverted.is_empty(),
+        "{}: either checkpoints or a reason",
+        arch.name
+    );
+    if arch.checkpoints.is_empty() { arch.unconverted } else { "yes" }
+}
+
 fn table() -> String {
     let (mut out, mut held) = (HEAD.to_owned(), held());
     let mut archs = ARCHITECTURES.to_vec();
@@ -109,7 +119,7 @@ fn table() -> String {
             arch.name,
             arch.models,
             if arch.vectors { " (vectors)" } else { "" },
-            yes(!arch.checkpoints.is_empty()),
+            converts(arch),
             yes(!arch.vectors && logits_of(&models).all(has_gradients)),
             models.join(", ")
         )
@@ -127,15 +137,8 @@ fn table() -> String {
             "dflash" => dflash::DRAFTERS,
             _ => assistant::ASSISTANTS,
         };
-        writeln!(
-            out,
-            "| {} | {} | `{option}` | {} | {} |",
-            arch.name,
-            arch.models,
-            if arch.checkpoints.is_empty() { "" } else { "yes" },
-            models.join(", ")
-        )
-        .expect("text");
+        writeln!(out, "| {} | {} | `{option}` | {} | {} |", arch.name, arch.models, converts(arch), models.join(", "))
+            .expect("text");
     }
     let list = |models: &[&str], path: fn(&str) -> PathBuf| {
         let names: BTreeSet<String> = models.iter().map(|name| listing(&path(name)).architecture()).collect();

@@ -11,7 +11,9 @@ use crate::arch::rules::{
     Attention, EmbeddingScale, ExpertRule, FeedForward, LogitCap, LogitScale, Output, RopeLayers, RopeRule,
     SharedWidth, WindowBase, WindowRope, WindowRule, WindowScaling,
 };
-use crate::arch::{Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Rotary, TokenKey, Tokenizer};
+use crate::arch::{
+    Activation, Arch, Checkpoint, Fixed, Fused, HeadDim, HeadGate, Key, Rotary, Step, TokenKey, Tokenizer,
+};
 
 /// Groups that both kinds of blocks begin with.
 const AFMOE_MIXING: &[Group] = &[ATTN_NORM, QKV, ATTN_GATE, HEAD_NORMS, ATTN_OUT, ATTN_POST_NORM, FFN_NORM];
@@ -113,7 +115,32 @@ pub const MUSE_GLIMMER: Arch = Arch {
         silent: None,
         factored: true,
     },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["MuseGlimmerForConditionalGeneration"],
+        norms_plus_one: true,
+        head_dim: HeadDim::Implied,
+        names: &[
+            ("post_attention_layernorm.weight", &["post_attention_norm.weight"]),
+            ("pre_feedforward_layernorm.weight", &["ffn_norm.weight"]),
+            ("post_feedforward_layernorm.weight", &["post_ffw_norm.weight"]),
+            ("self_attn.gate_proj.weight", &["attn_gate.weight"]),
+        ],
+        steps: &[("norm.weight", &[Step::AsItIs])],
+        // norms without gains, whose factor stands in the first
+        gains: &[
+            ("self_attn.q_proj.weight", "attn_q_norm.weight", Some("qk_scale_factor")),
+            ("self_attn.q_proj.weight", "attn_k_norm.weight", None),
+        ],
+        more_keys: &[
+            Key::Fraction(&["final_logit_softcapping"], "final_logit_softcapping"),
+            Key::Fraction(&["output_multiplier"], "logit_scale"),
+            Key::Whole(&["sliding_window"], "attention.sliding_window"),
+            Key::WindowLayers,
+        ],
+        tokenizer: Tokenizer::Json,
+        token_keys: &[TokenKey::Added("<|eot|>", "eot_token_id")],
+        ..Checkpoint::USUAL
+    }],
     ..AFMOE
 };
 

@@ -27,6 +27,7 @@ pub const BITNET_25: Arch = Arch {
     models: "BitNet b1.58 2B-4T, first upload",
     feed_forward: SQUARED,
     checkpoints: &[],
+    unconverted: "as bitnet-b1.58",
     ..BITNET
 };
 

@@ -57,14 +57,40 @@ pub const DEEPSEEK2_OCR: Arch = Arch {
         SHARED,
         QKV_BIAS_OPTIONAL,
     ],
-    rope: RopeRule::HALVES,
+    rope: RopeRule { fixed: true, ..RopeRule::HALVES },
     experts: ExpertRule {
         gating: GatingRule::Key(Some(Gating::SoftMax)),
         normalize: Normalize::Key,
         ..DEEPSEEK.experts
     },
     output: Output { factored: false, ..Arch::DENSE.output },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["DeepseekOCRForCausalLM"],
+        names: DOWN_GATE_UP,
+        head_dim: HeadDim::Implied,
+        // those of latent attention, which these models lack
+        fixed: &[
+            ("use_mla", Fixed::Unset),
+            ("kv_lora_rank", Fixed::Unset),
+            ("q_lora_rank", Fixed::Unset),
+            ("rope_theta", Fixed::Number(10_000.0)),
+        ],
+        rope_theta: 0.0,
+        left_out: &["model.sam_model.", "model.qwen2_model."],
+        first_keys: &[Key::Template("{% for m in messages %}{{m['content']}}{% endfor %}")],
+        more_keys: &[
+            Key::WholeOr(&["first_k_dense_replace"], "leading_dense_block_count", 0),
+            Key::VocabSize,
+            Key::Whole(&["moe_intermediate_size", "intermediate_size"], "expert_feed_forward_length"),
+            Key::WholeOr(&["n_shared_experts"], "expert_shared_count", 0),
+            Key::Fraction(&["routed_scaling_factor"], "expert_weights_scale"),
+            Key::FlagIfTrue("norm_topk_prob", "expert_weights_norm"),
+            Key::WholeOr(&["qk_rope_head_dim"], "rope.dimension_count", 0),
+        ],
+        tokenizer: Tokenizer::Json,
+        tied_left_out: true,
+        ..Checkpoint::USUAL
+    }],
     ..DEEPSEEK
 };
 

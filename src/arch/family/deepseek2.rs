@@ -103,7 +103,16 @@ pub const MISTRAL4: Arch = Arch {
     name: "mistral4",
     models: "Mistral Large 3, Mistral Small 4",
     rope: RopeRule { yarn_log: YarnLog::TenfoldDivides, ..DEEPSEEK2.rope },
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"],
+        told_by: Some("kv_lora_rank"),
+        names: &[
+            ("mlp.gate.weight", &["ffn_gate_inp.weight"]),
+            ("mlp.experts.gate_up_proj", &["ffn_gate_up_exps.weight"]),
+            ("mlp.experts.down_proj", &["ffn_down_exps.weight"]),
+        ],
+        ..CHECKPOINT
+    }],
     ..DEEPSEEK2
 };
 

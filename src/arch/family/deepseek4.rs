@@ -17,6 +17,7 @@ use crate::arch::{Arch, Gating};
 /// `deepseek4`.
 pub const DEEPSEEK4: Arch = Arch {
     name: "deepseek4",
+    unconverted: "no: scales in E8M0",
     models: "DeepSeek 4",
     further_if_there: true,
     mtp: MTP,

@@ -1,8 +1,8 @@
 //! Decoders' blocks that attend in both directions and make vectors of texts: Llama Embed, EmbeddingGemma, EuroBERT,
 //! NeoBERT, ModernBERT.
 
-use super::gemma::GEMMA3;
-use super::llama::LLAMA;
+use super::gemma::{self, GEMMA3};
+use super::llama::{self, LLAMA};
 use crate::arch::encoder_parts::{
     ATTN_NORM_OPTIONAL, ENCODER_NORM, NORMED_RANK_HEAD, PROJECTIONS, RANK_HEAD, TOKEN_NORM_BARE,
 };
@@ -23,7 +23,11 @@ pub const LLAMA_EMBED: Arch = Arch {
     attention: Attention { both_ways: true, scale: ScoreScale::Key, ..Attention::USUAL },
     vectors: true,
     ignored: OUTPUT,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["LlamaBidirectionalModel"],
+        head_dim: HeadDim::Implied,
+        ..llama::CHECKPOINT
+    }],
     ..LLAMA
 };
 
@@ -39,7 +43,17 @@ pub const GEMMA_EMBEDDING: Arch = Arch {
     output: Arch::DENSE.output,
     vectors: true,
     ignored: OUTPUT,
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Gemma3TextModel"],
+        names: &[("dense_2.weight", &["dense_2.weight"]), ("dense_3.weight", &["dense_3.weight"])],
+        more_keys: &[
+            Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0),
+            Key::Whole(&["sliding_window"], "attention.sliding_window"),
+            Key::Dense,
+            Key::Pooling,
+        ],
+        ..gemma::CHECKPOINT_3
+    }],
     ..GEMMA3
 };
 

@@ -24,5 +24,6 @@ pub const FAIRY2I: Arch = Arch {
         FFN_BIAS_OPTIONAL,
     ],
     widely_linear: true,
+    unconverted: "`--fairy2i`",
     ..Arch::DENSE
 };

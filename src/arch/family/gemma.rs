@@ -114,24 +114,27 @@ pub const GEMMA3: Arch = Arch {
     output: Output { softcap: LogitCap::KeyOr(0.0), ..Arch::DENSE.output },
     // layers of embedding models
     ignored: &["dense_2.weight", "dense_3.weight"],
-    checkpoints: &[&Checkpoint {
-        classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
-        activations: &["gelu_pytorch_tanh"],
-        norms_plus_one: true,
-        padded_embedding: true,
-        tied: true,
-        vocab: Some(262_208),
-        heads: Some(8),
-        kv_heads: KvHeads::StatedOr(4),
-        head_dim: HeadDim::Fixed(256),
-        context: 131_072,
-        rope_theta: 1_000_000.0,
-        fixed: &[("attn_logit_softcapping", Fixed::Unset)],
-        more_keys: &[Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0), Key::Window(4096)],
-        space_prefix: SpacePrefix::Never,
-        ..Checkpoint::USUAL
-    }],
+    checkpoints: &[&CHECKPOINT_3],
     ..GEMMA
+};
+
+/// Checkpoints of Gemma 3.
+pub(super) const CHECKPOINT_3: Checkpoint = Checkpoint {
+    classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    activations: &["gelu_pytorch_tanh"],
+    norms_plus_one: true,
+    padded_embedding: true,
+    tied: true,
+    vocab: Some(262_208),
+    heads: Some(8),
+    kv_heads: KvHeads::StatedOr(4),
+    head_dim: HeadDim::Fixed(256),
+    context: 131_072,
+    rope_theta: 1_000_000.0,
+    fixed: &[("attn_logit_softcapping", Fixed::Unset)],
+    more_keys: &[Key::Number("final_logit_softcapping", "final_logit_softcapping", 0.0), Key::Window(4096)],
+    space_prefix: SpacePrefix::Never,
+    ..Checkpoint::USUAL
 };
 
 /// `gemma3n`.
@@ -272,7 +275,19 @@ pub const GEMMA4_ASSISTANT: Arch = Arch {
     output: Arch::DENSE.output,
     scaled: &[],
     ignored: &["masked_embd_centroids.weight", "masked_embd_ordering"],
-    checkpoints: &[],
+    checkpoints: &[&Checkpoint {
+        classes: &["Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"],
+        left_out: &["masked_embedding", "model.masked_embedding"],
+        beside_ends: &[
+            beside("pre_projection.weight", "nextn.pre_projection.weight", Role::ByRows),
+            beside("post_projection.weight", "nextn.post_projection.weight", Role::ByRows),
+        ],
+        last_keys: &[
+            Key::Whole(&["backbone_hidden_size"], "embedding_length_out"),
+            Key::WholeOr(&["num_hidden_layers"], "nextn_predict_layers", 0),
+        ],
+        ..GEMMA4_CHECKPOINT
+    }],
     ..GEMMA4
 };
 

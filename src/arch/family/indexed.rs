@@ -101,6 +101,7 @@ pub const DOTS3NOTE: Arch = Arch {
         ..WindowRule::needed(1)
     }),
     checkpoints: &[],
+    unconverted: "no: its layers have two sizes, which do not run",
     ..DEEPSEEK32
 };
 

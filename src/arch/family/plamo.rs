@@ -7,7 +7,7 @@ use crate::arch::parts::{
 };
 use crate::arch::recurrent_parts::PLAMO_MAMBA;
 use crate::arch::rules::{Attention, Mixing, Recurrence, Residual, RopeRule, ScoreScale, Sum, WindowRope, WindowRule};
-use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, Step, TokenKey, Tokenizer};
+use crate::arch::{Arch, Checkpoint, Fixed, Fused, HeadDim, Key, KvHeads, Name, Step, TokenKey, Tokenizer, Turn};
 
 /// `plamo`.
 pub const PLAMO: Arch = Arch {
@@ -16,6 +16,29 @@ pub const PLAMO: Arch = Arch {
     ends: &[ENDS, OUTPUT_REQUIRED],
     block: &[ATTN_NORM, QKV, ATTN_OUT, GATED_FFN, QKV_BIAS_OPTIONAL],
     residual: Residual::Parallel(Sum::HalvesFirst),
+    checkpoints: &[&Checkpoint {
+        classes: &["PlamoForCausalLM"],
+        blocks: "layers.layers",
+        // config.json names another number, and every key serves eight heads
+        kv_heads: KvHeads::Fixed(5),
+        head_dim: HeadDim::Implied,
+        names: &[("norm.weight", &["attn_norm.weight"])],
+        steps: &[
+            ("self_attn.q_proj.weight", &[Step::InTurns(Turn::Queries)]),
+            ("self_attn.o_proj.weight", &[Step::InTurns(Turn::Outputs)]),
+        ],
+        keys: &[
+            Key::Constant("context_length", 4096),
+            Key::Embedding,
+            Key::FeedForward,
+            Key::Blocks,
+            Key::Heads,
+            Key::KvHeads,
+            Key::RmsEpsilon,
+            Key::FileType,
+        ],
+        ..Checkpoint::USUAL
+    }],
     ..Arch::DENSE
 };
 

@@ -2,6 +2,7 @@
 //! instead), with experts, and the text models behind eyes and voices, whose positions have several dimensions.
 
 use super::llama;
+use super::neox::FOLDED;
 use crate::arch::encoder_parts::BARE_RANK_HEAD;
 use crate::arch::expert_parts::{CHUNKS, EXPERTS, SHARED, SHARED_GATE};
 use crate::arch::factors::{ATTN_OUT_SCALE, DENSE_SCALES, EXPERT_SCALES};
@@ -248,8 +249,14 @@ const VOICED: Checkpoint =
     Checkpoint { context: 128_000, head_dim: HeadDim::Fixed(128), rope_theta: 5_000_000.0, ..Checkpoint::USUAL };
 
 /// `qwen3tts`, as far as it has as many outputs as tokens.
-pub const QWEN3TTS: Arch =
-    Arch { name: "qwen3tts", models: "Qwen 3 TTS (talker)", yes_or_no: false, checkpoints: &[], ..QWEN3VL };
+pub const QWEN3TTS: Arch = Arch {
+    name: "qwen3tts",
+    models: "Qwen 3 TTS (talker)",
+    yes_or_no: false,
+    checkpoints: &[],
+    unconverted: FOLDED,
+    ..QWEN3VL
+};
 
 /// `qwen3vlmoe`.
 pub const QWEN3VLMOE: Arch = Arch {

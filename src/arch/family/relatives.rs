@@ -7,7 +7,9 @@ use crate::arch::parts::{
     GATED_FFN, HEAD_NORMS, OUTPUT_OR_TIED, OUTPUT_REQUIRED, PLAIN_FFN, QKV, QKV_BIAS_OPTIONAL, ROPE_FACTORS,
     ROPE_FACTORS_BY_CONTEXT,
 };
-use crate::arch::rules::{Alibi, Attention, ExpertRule, FeedForward, QkNorms, RopeLayers, RopeRule};
+use crate::arch::rules::{
+    Alibi, Attention, ExpertRule, FeedForward, Mixing, QkNorms, Recurrence, RopeLayers, RopeRule,
+};
 use crate::arch::{
     Activation, Arch, Checkpoint, Fixed, HeadDim, Key, KvHeads, RopeScaling, SpacePrefix, Step, TokenKey, Tokenizer,
     Width,
@@ -60,7 +62,7 @@ pub const BAICHUAN: Arch = Arch {
     ..RELATIVE
 };
 
-/// `deci`, as far as its layers are alike.
+/// `deci`: some blocks have no attention, or a matrix in its place, or nothing at all.
 pub const DECI: Arch = Arch {
     name: "deci",
     models: "DeciLM, Llama Nemotron",
@@ -75,7 +77,46 @@ pub const DECI: Arch = Arch {
         ATTN_OUT_BIAS_OPTIONAL,
         FFN_BIAS_OPTIONAL,
     ],
-    checkpoints: &[],
+    mixing: Mixing::ByHeadsOrNone(Recurrence::Matrix),
+    feed_forward: FeedForward { by_layer: true, ..RELATIVE.feed_forward },
+    checkpoints: &[
+        &Checkpoint {
+            classes: &["DeciLMForCausalLM"],
+            head_dim: HeadDim::Implied,
+            kv_heads: KvHeads::StatedAlone,
+            more_keys: &[
+                Key::Numbers("num_key_value_heads_per_layer", "attention.head_count_kv"),
+                Key::VocabSize,
+                Key::RopeDimensions,
+            ],
+            tokenizer: Tokenizer::Json,
+            token_rules: &[],
+            space_prefix: SpacePrefix::Tokenizer,
+            ..llama::CHECKPOINT
+        },
+        &Checkpoint {
+            classes: &["DeciLMForCausalLM"],
+            told_by: Some("block_configs"),
+            width: Width::StatedIfAny,
+            names: &[("self_attn.linear_attn.weight", &["attn_output.weight"])],
+            keys: &[
+                Key::RopeBase,
+                Key::BlockKvHeads,
+                Key::BlockHeads,
+                Key::BlockWidths,
+                Key::Blocks,
+                Key::Context,
+                Key::Embedding,
+                Key::RmsEpsilon,
+                Key::HeadSizes,
+                Key::FileType,
+            ],
+            tokenizer: Tokenizer::Json,
+            token_rules: &[],
+            space_prefix: SpacePrefix::Tokenizer,
+            ..llama::CHECKPOINT
+        },
+    ],
     ..RELATIVE
 };
 

@@ -11,6 +11,9 @@ pub enum Mixing {
     ByHeads(Recurrence),
     /// The same; a block has either this or a feed-forward network, whose width is 0 then.
     ByHeadsAlone(Recurrence),
+    /// In blocks without query heads nothing, in those with query heads and without keys the recurrent layer, attention in
+    /// others. A block whose `feed_forward_length` is 0 does nothing.
+    ByHeadsOrNone(Recurrence),
     /// A recurrent layer in blocks that the list `attention.recurrent_layers` names; without it attention in every
     /// fourth (every eighth beside lightning attention), or as `full_attention_interval` says.
     ByPattern(Recurrence),
@@ -21,6 +24,8 @@ pub enum Mixing {
 /// The kind of a recurrent layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recurrence {
+    /// A matrix, which sees one position alone and keeps no state: Llama Nemotron's linear attention.
+    Matrix,
     /// A gated convolution over a few positions: LFM 2.
     Convolution,
     /// Mamba 1: every number of a channel's state decays at its own rate.
@@ -94,6 +99,7 @@ impl Mixing {
             Mixing::Recurrent(kind)
             | Mixing::ByHeads(kind)
             | Mixing::ByHeadsAlone(kind)
+            | Mixing::ByHeadsOrNone(kind)
             | Mixing::ByPattern(kind)
             | Mixing::Both(kind) => Some(kind),
         }

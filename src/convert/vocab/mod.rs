@@ -8,6 +8,7 @@ mod keys;
 mod plamo;
 mod pre;
 mod proto;
+mod rwkv;
 mod special;
 mod spm;
 mod ugm;
@@ -59,6 +60,9 @@ pub(super) fn convert(
         keys.extend(stated(checkpoint.token_keys, folder, h, &files)?);
         return Ok(keys);
     }
+    if checkpoint.tokenizer == Tokenizer::Rwkv {
+        return rwkv::keys(folder, beside, &files, n_vocab as usize, notes);
+    }
     let mut keys = stated(checkpoint.first_token_keys, folder, h, &files)?;
     let mut set = |key: &str, value: Value| keys.push((format!("tokenizer.ggml.{key}"), value));
     let space = checkpoint.space_prefix;
@@ -75,7 +79,8 @@ pub(super) fn convert(
             | Tokenizer::Xverse
             | Tokenizer::XlmRoberta
             | Tokenizer::XlmRobertaMasked
-            | Tokenizer::Plamo => true,
+            | Tokenizer::Plamo
+            | Tokenizer::Rwkv => true,
             Tokenizer::Phi => class == Some("GPT2Tokenizer"),
         };
     let unigram = checkpoint.tokenizer == Tokenizer::T5;

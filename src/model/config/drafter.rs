@@ -80,6 +80,7 @@ impl Config {
         match file.meta().get_str("general.architecture")? {
             Some(name) if name == EAGLE3.name => Ok(eagle3(file)?.0.config),
             Some(name) if name == DFLASH.name => Ok(dflash(file)?.0.config),
+            Some(name) if name == GEMMA4_ASSISTANT.name => Ok(assistant_alone(file)?.0),
             _ => Config::read(file),
         }
     }
@@ -192,9 +193,8 @@ fn dflash(file: &dyn Header) -> Result<(Drafter, Vec<usize>), ModelError> {
     }
 }
 
-/// The assistant in `file` for a model of configuration `of`: its blocks with a window attend to the keys of the model's
-/// last block but one, the others to those of the last one.
-fn assistant(file: &dyn Header, of: &Config) -> Result<Drafter, ModelError> {
+/// The configuration of the assistant in `file`, whatever it drafts for, and the width of that model's states.
+fn assistant_alone(file: &dyn Header) -> Result<(Config, usize), ModelError> {
     const ALL: &str = "nextn_predict_layers";
     const WIDTH: &str = "embedding_length_out";
     let mut keys = Keys::new(file.meta(), GEMMA4_ASSISTANT.name);
@@ -205,11 +205,18 @@ fn assistant(file: &dyn Header, of: &Config) -> Result<Drafter, ModelError> {
         keys.wrong(ALL, format!("is {drafting}, and all {n_layer} blocks of a drafter draft"));
     }
     let width = keys.count(WIDTH, 1 << 20);
-    let mut config = Config::from_keys(&mut keys, &GEMMA4_ASSISTANT, file, n_layer);
+    let config = Config::from_keys(&mut keys, &GEMMA4_ASSISTANT, file, n_layer);
     if !keys.problems.is_empty() {
         return Err(ModelError::Invalid(keys.problems));
     }
-    for layer in 0..n_layer {
+    Ok((config, width))
+}
+
+/// The assistant in `file` for a model of configuration `of`: its blocks with a window attend to the keys of the model's
+/// last block but one, the others to those of the last one.
+fn assistant(file: &dyn Header, of: &Config) -> Result<Drafter, ModelError> {
+    let (mut config, width) = assistant_alone(file)?;
+    for layer in 0..config.n_layer {
         let windowed = config.windowed[layer];
         let Some(source) = of.n_layer.checked_sub(1 + usize::from(windowed)) else {
             return refused("it attends to keys of two blocks, and this model has one".to_owned());

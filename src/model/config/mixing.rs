@@ -86,8 +86,8 @@ impl Mixing {
 const FF: &str = "feed_forward_length";
 const HEADS: [&str; 2] = ["attention.head_count", "attention.head_count_kv"];
 
-/// Heads and width of each of the blocks that are run, none of them 0; at least one block's.
-fn own_counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<OwnCounts> {
+/// Heads and width of each of the blocks that are run, each at least `least`; at least one block's.
+fn own_counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize, least: u32) -> Vec<OwnCounts> {
     let heads = k.per_layer(HEADS[0]);
     let kv = match k.meta.get(&k.name(HEADS[1])) {
         Some(_) => k.per_layer(HEADS[1]),
@@ -99,8 +99,8 @@ fn own_counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<OwnCounts> {
     };
     let before = k.problems.len();
     for (key, all) in [(HEADS[0], &heads), (HEADS[1], &kv), (FF, &ff)] {
-        if let Some(other) = all.iter().find(|n| !(1..=1 << 20).contains(*n)) {
-            k.wrong(key, format!("says {other} for a layer, it must be 1 to {}", 1 << 20));
+        if let Some(other) = all.iter().find(|n| !(least..=1 << 20).contains(*n)) {
+            k.wrong(key, format!("says {other} for a layer, it must be {least} to {}", 1 << 20));
         }
     }
     if k.problems.len() > before {
@@ -112,7 +112,7 @@ fn own_counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Vec<OwnCounts> {
     });
     let own: Vec<OwnCounts> = own.collect();
     if let Some((layer, OwnCounts { n_head, n_head_kv, .. })) =
-        own.iter().enumerate().find(|(_, own)| !own.n_head.is_multiple_of(own.n_head_kv))
+        own.iter().enumerate().find(|(_, own)| own.n_head_kv > 0 && !own.n_head.is_multiple_of(own.n_head_kv))
     {
         let what = format!("{n_head} query heads cannot share {n_head_kv} key-value heads evenly, in layer {layer}");
         k.contradiction(what);
@@ -125,9 +125,32 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
     let every = |attends, recurs, feeds| vec![Parts { attends, recurs, feeds }; n_layer];
     match arch.mixing {
         Rule::Attention if arch.attention.heads_by_layer || arch.attention.sizes_by_window => {
-            let own = own_counts(k, arch, n_layer);
+            let own = own_counts(k, arch, n_layer, 1);
             let OwnCounts { n_head, n_head_kv, n_ff } = own[0];
             Counts { n_head, n_head_kv, n_ff, own, blocks: every(true, false, true) }
+        }
+        Rule::ByHeadsOrNone(_) => {
+            let mut own = own_counts(k, arch, n_layer, 0);
+            let parts = |own: &OwnCounts| {
+                let feeds = own.n_ff > 0;
+                let [heads, keys] = [own.n_head, own.n_head_kv].map(|n| n > 0);
+                Parts { attends: feeds && heads && keys, recurs: feeds && heads && !keys, feeds }
+            };
+            let blocks: Vec<Parts> = own.iter().map(parts).collect();
+            if let Some(layer) =
+                own.iter().position(|own| own.n_ff == 0 && own.n_head > 0 || own.n_head < own.n_head_kv)
+            {
+                let what = format!("layer {layer} has heads without queries or without a feed-forward network");
+                k.contradiction(what);
+            }
+            // what a block lacks has some size
+            for own in &mut own {
+                let OwnCounts { n_head, n_head_kv, n_ff } = own;
+                [n_head, n_head_kv, n_ff].into_iter().for_each(|n| *n = (*n).max(1));
+            }
+            let first = blocks.iter().position(|b| b.attends).unwrap_or(0);
+            let OwnCounts { n_head, n_head_kv, n_ff } = own[first];
+            Counts { n_head, n_head_kv, n_ff, own, blocks }
         }
         Rule::Attention | Rule::Both(_) => {
             let n_ff = k.count_per_layer(FF, None);
@@ -216,6 +239,7 @@ pub fn mixing(
             let sizes = Recurrent { kernel, ..Recurrent::NONE };
             (sizes, [(kernel - 1).saturating_mul(n_embd), 0])
         }
+        Some(Recurrence::Matrix) => (Recurrent::NONE, [0, 0]),
         Some(Recurrence::Lightning) => (Recurrent::NONE, [0, Lightning::state(n_head, head_dim)]),
         Some(kind) if kind.is_rwkv_alone() => rwkv(k, n_embd, 1),
         Some(kind) if kind.is_rwkv() => rwkv(k, n_embd, 2),

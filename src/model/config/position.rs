@@ -17,7 +17,9 @@ const ASKED: [&str; 3] = ["rope.asked.yarn_ext_factor", "rope.asked.yarn_beta_fa
 const SECTIONS: &str = "rope.dimension_sections";
 
 pub fn rope(k: &mut Keys<'_>, arch: &Arch, head_dim: usize, n_ctx_train: u32) -> Rope {
-    let n_rot = k.u32("rope.dimension_count").map_or(head_dim, |n| n as usize);
+    let stated = k.u32("rope.dimension_count").map(|n| n as usize);
+    // files of DeepSeek OCR say that no part of a head turns, and all of it does
+    let n_rot = stated.filter(|&n| n > 0 || !arch.rope.fixed).unwrap_or(head_dim);
     let none = arch.rope.layers == RopeLayers::None;
     let n_rot = if none { 0 } else { n_rot };
     if !none && (n_rot == 0 || !n_rot.is_multiple_of(2) || n_rot > head_dim) {

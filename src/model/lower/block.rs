@@ -1,7 +1,7 @@
 //! One block: a mixer of positions and a feed-forward network, or one of the two.
 
 use super::lowering::Lowering;
-use crate::arch::rules::{Residual, Streams, Sum};
+use crate::arch::rules::{Mixing, Residual, Streams, Sum};
 use crate::model::load::Connection;
 use crate::ops::norm::Norm;
 use crate::program::Value;
@@ -45,6 +45,11 @@ impl Lowering<'_, '_> {
         if c.arch.streams == Streams::Predicted {
             return self.predicted_block(x, layer);
         }
+        let parts = c.mixing.blocks[layer];
+        let mixes = parts.attends || parts.recurs;
+        if let (Mixing::ByHeadsOrNone(_), false) = (c.arch.mixing, mixes) {
+            return self.without_mixer(x, layer);
+        }
         let norms = match c.residual {
             Residual::NormedSums => Norms::NONE,
             _ => Norms::load(self, layer),
@@ -56,8 +61,6 @@ impl Lowering<'_, '_> {
             }
             None => [None, None],
         };
-        let parts = c.mixing.blocks[layer];
-        let mixes = parts.attends || parts.recurs;
         let y = match c.streams {
             Some(sizes) => {
                 let [attn, ffn] = ["attn", "ffn"].map(|half| Connection::load(self.loader, sizes, c.eps, layer, half));
@@ -93,6 +96,17 @@ impl Lowering<'_, '_> {
         };
         let added = self.b.scale("layer_output_scale", embeddings, Some(factor));
         Some(self.b.add("residual", y, added))
+    }
+
+    /// A block that has no more than a feed-forward network with a norm of its own, or nothing at all.
+    fn without_mixer(&mut self, x: Value, layer: usize) -> Option<Value> {
+        if !self.c.mixing.blocks[layer].feeds {
+            return Some(x);
+        }
+        let norm = self.loader.norm(Some(layer), "ffn_norm");
+        let normed = self.b.maybe_norm("ffn_norm", x, norm);
+        let y = self.feed_forward(normed, layer, None)?.y;
+        Some(self.b.add("residual", x, y))
     }
 
     /// A mixer and a feed-forward network, one after the other or side by side.

@@ -28,6 +28,10 @@ impl Lowering<'_, '_> {
 
     fn recurrent(&mut self, x: Value, layer: usize) -> Option<Value> {
         match self.c.mixing.kind? {
+            Recurrence::Matrix => {
+                let matrix = self.loader.linear(layer, "attn_output")?;
+                Some(self.product(x, matrix))
+            }
             Recurrence::Convolution => self.gated_convolution(x, layer),
             kind if kind.is_delta() || kind.is_kimi() => self.delta_net(x, kind, layer),
             kind if kind.is_rwkv_alone() => self.rwkv_mixer(x, kind, layer),

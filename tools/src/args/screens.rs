@@ -81,7 +81,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Split files", ("", &["keep-split", "split", "split-max-tensors", "no-tensor-first-split"])),
     ("Files", ("", &["output-format", "output-frequency", "save-frequency"])),
     ("Checkpoints", ("", &["trilm-parts", "packed-scale", "fallback", "pre", "vocab-only",
-                        "target-model-dir"])),
+                        "target-model-dir", "sentence-transformers-dense-modules"])),
     ("Runs", ("rbench", &["save", "batch-size", "ubatch-size", "no-warmup", "delay", "progress", "compare-ik", "reproduce"])),
     ("Several texts at once", ("", &["npp", "ntg", "npl", "pps"])),
     ("Servers", ("", &["clients", "rate", "requests", "prompt-tokens", "new-tokens", "shared-tokens", "model-name",

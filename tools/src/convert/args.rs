@@ -72,6 +72,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub target_model_dir: Option<PathBuf>,
 
+    /// Take the projections of vectors that an embedding model has in folders of their own (2_Dense, 3_Dense)
+    #[arg(long)]
+    pub sentence_transformers_dense_modules: bool,
+
     /// Write the metadata and the vocabulary alone, no weights
     #[arg(long)]
     pub vocab_only: bool,
@@ -217,6 +221,7 @@ impl Args {
             elsewhere: Some(Arc::new(OtherProcess)),
             widely: self.fairy2i.then(|| self.widely.options()),
             target: self.target_model_dir.clone(),
+            dense_modules: self.sentence_transformers_dense_modules,
         }
     }
 }

@@ -22,6 +22,8 @@ struct Recorded {
     /// Name of the folder, which the file repeats.
     folder: String,
     outtype: String,
+    /// True if projections in folders of their own are taken.
+    dense: bool,
     /// Hash of the reference's file.
     sha256: String,
     /// False where a file of so few tokens cannot run.
@@ -44,6 +46,9 @@ fn read(path: &Path) -> Recorded {
     }
     if entry["unigram"] == true {
         checkpoint = checkpoint.unigram();
+    }
+    if entry["bare"] == true {
+        checkpoint.files.remove("tokenizer.json");
     }
     let strings = |key: &str| entry[key].as_array().cloned().unwrap_or_default();
     let added: Vec<Value> = strings("added");
@@ -70,6 +75,7 @@ fn read(path: &Path) -> Recorded {
         target,
         folder: text(&entry, "folder"),
         outtype: text(&entry, "outtype"),
+        dense: entry["dense"] == true,
         sha256: text(&entry, "sha256"),
         runs: entry["runs"] != false,
         logits: strings("logits").iter().map(|hash| hash.as_str().expect("a hash").to_owned()).collect(),
@@ -85,6 +91,9 @@ impl Recorded {
         let mut args = vec!["--outtype", &self.outtype];
         if let Some(target) = &target {
             args.extend(["--target-model-dir", target.to_str().expect("a path")]);
+        }
+        if self.dense {
+            args.push("--sentence-transformers-dense-modules");
         }
         convert(&self.checkpoint, &self.folder, &args)
     }

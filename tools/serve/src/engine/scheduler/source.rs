@@ -10,7 +10,7 @@ impl<B: Backend> Scheduler<B> {
     /// Has the encoder read the prompt of the request that waits for that longest, and no other one: those that generate
     /// wait for it. Those that begin with the same prompt get what was read for it before. False where nothing was read.
     pub(super) fn read_source(&mut self, clock: &dyn Fn() -> Instant) -> bool {
-        let waits = |&i: &usize| !self.active[i].stalled && self.active[i].lacks_source();
+        let waits = |&i: &usize| !self.active[i].run.is_stalled() && self.active[i].lacks_source();
         let mut waiting: Vec<usize> = (0..self.active.len()).filter(waits).collect();
         waiting.sort_by_key(|&i| self.active[i].run.admitted());
         waiting.retain(|&i| {

@@ -12,7 +12,7 @@ pub struct Grid {
     pub group: usize,
     /// The values of the codes, in units of the scale.
     pub levels: Levels,
-    /// Reads the steps of a block, one for each group.
+    /// Reads the steps of a block, one for each group; of types whose scale stands before the row, in units of that.
     pub(super) steps: fn(block: &[u8], steps: &mut [Step]),
     /// Writes the codes of all elements of a block and leaves its scales.
     pub(super) place: fn(codes: &[u8], block: &mut [u8]),
@@ -49,6 +49,41 @@ impl Multiples {
     }
 }
 
+/// Pairs of neighbouring elements as points of a codebook, under scales that are decided: `value = level * scale`.
+pub struct Pairs {
+    /// Elements that share a [`Step`].
+    pub group: usize,
+    /// The points, in units of the scale.
+    pub points: &'static [[i8; 2]; 32],
+    /// As [`Grid`]'s.
+    pub(super) steps: fn(block: &[u8], steps: &mut [Step]),
+    /// Writes the points of all pairs of a block and leaves its scales.
+    pub(super) place: fn(points: &[u8], block: &mut [u8]),
+}
+
+impl Pairs {
+    /// The steps of `block`, a whole block with scales, in units of the scale of the row.
+    ///
+    /// # Panics
+    /// When `steps` has not one place for each group.
+    pub fn steps(&self, block: &[u8], steps: &mut [Step]) {
+        (self.steps)(block, steps);
+    }
+
+    /// Writes `points`, one for each pair, into `block`.
+    ///
+    /// # Panics
+    /// When there are more of them than pairs.
+    pub fn place(&self, points: &[u8], block: &mut [u8]) {
+        (self.place)(points, block);
+    }
+
+    /// The values of a point, as the type's decoder computes them.
+    pub fn values(&self, step: Step, point: u8) -> [f32; 2] {
+        self.points[usize::from(point)].map(|level| step.scale * f32::from(level))
+    }
+}
+
 /// The scale of a group, and what is subtracted from its elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
@@ -56,6 +91,8 @@ pub struct Step {
     pub scale: f32,
     /// The negated minimum; 0 for types without one.
     pub offset: f32,
+    /// True if codes are places in the second half of [`Levels::Halves`].
+    pub second: bool,
 }
 
 /// The levels of the codes, ascending.
@@ -70,13 +107,27 @@ pub enum Levels {
     },
     /// A codebook, whose indices are the codes.
     Table(&'static [i8]),
+    /// Two codebooks one behind the other, of which each group uses one.
+    Halves(&'static [i8]),
 }
 
 impl Levels {
-    fn of(&self, code: u8) -> i16 {
+    /// The codebook of a group; none where levels are consecutive.
+    fn table(&self, step: Step) -> &'static [i8] {
+        match *self {
+            Levels::Even { .. } => &[],
+            Levels::Table(levels) => levels,
+            Levels::Halves(both) => {
+                let (first, second) = both.split_at(both.len() / 2);
+                if step.second { second } else { first }
+            }
+        }
+    }
+
+    fn of(&self, step: Step, code: u8) -> i16 {
         match self {
             Levels::Even { lowest, .. } => lowest + i16::from(code),
-            Levels::Table(levels) => i16::from(levels[usize::from(code)]),
+            _ => i16::from(self.table(step)[usize::from(code)]),
         }
     }
 }
@@ -100,7 +151,7 @@ impl Grid {
 
     /// The value of a code, as the type's decoder computes it.
     pub fn value(&self, step: Step, code: u8) -> f32 {
-        f32::from(self.levels.of(code)) * step.scale - step.offset
+        f32::from(self.levels.of(step, code)) * step.scale - step.offset
     }
 
     /// The code whose value is nearest to `x`: between two levels the even one, in a codebook the upper one. Where all
@@ -113,8 +164,8 @@ impl Grid {
                 let (lowest, above) = (f64::from(lowest), f64::from(count - 1));
                 (level - lowest).clamp(0.0, above).round_ties_even() as u8
             }
-            Levels::Table(levels) => {
-                let below = levels.windows(2).filter(|pair| {
+            _ => {
+                let below = self.levels.table(step).windows(2).filter(|pair| {
                     let middle = (f64::from(pair[0]) + f64::from(pair[1])) / 2.0;
                     level >= middle
                 });
@@ -126,13 +177,13 @@ impl Grid {
 
 /// The step of a block that begins with its scale, for [`Grid::steps`].
 pub(super) fn scale_first(block: &[u8], steps: &mut [Step]) {
-    steps[0] = Step { scale: f16_at(block, 0), offset: 0.0 };
+    steps[0] = Step { scale: f16_at(block, 0), offset: 0.0, second: false };
 }
 
 /// The steps of a super-block without minima: its float times the scales of its groups.
 pub(super) fn multiples_of(d: f32, scales: &[i32], steps: &mut [Step]) {
     for (step, &scale) in steps.iter_mut().zip(scales) {
-        *step = Step { scale: d * scale as f32, offset: 0.0 };
+        *step = Step { scale: d * scale as f32, offset: 0.0, second: false };
     }
 }
 
@@ -145,12 +196,12 @@ pub(super) fn without_minima(scales: &[i32], multiples: &mut [[i16; 2]]) {
 
 /// The step of a block that ends with its scale.
 pub(super) fn scale_last(block: &[u8], steps: &mut [Step]) {
-    steps[0] = Step { scale: f16_at(block, block.len() - 2), offset: 0.0 };
+    steps[0] = Step { scale: f16_at(block, block.len() - 2), offset: 0.0, second: false };
 }
 
 /// The same of a block that begins with its scale, which the minimum follows.
 pub(super) fn scale_and_minimum_first(block: &[u8], steps: &mut [Step]) {
-    steps[0] = Step { scale: f16_at(block, 0), offset: -f16_at(block, 2) };
+    steps[0] = Step { scale: f16_at(block, 0), offset: -f16_at(block, 2), second: false };
 }
 
 /// A whole block, or its codes, as an array.
@@ -180,11 +231,42 @@ pub(super) fn whole_mut<const N: usize>(bytes: &mut [u8]) -> &mut [u8; N] {
 mod tests {
     use super::*;
     use crate::types::num::put_f16;
-    use crate::types::{Part, REGISTRY, TypeId};
+    use crate::types::{Part, REGISTRY, TypeId, TypeInfo};
 
     fn random(seed: &mut u64) -> u8 {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (*seed >> 56) as u8
+    }
+
+    /// A scale of the row of 1, in the form that the type has.
+    fn of_row(info: &TypeInfo) -> &'static [u8] {
+        match info.head {
+            0 => &[],
+            2 => &[0, 0x3C],
+            _ => &[0, 0, 0x80, 0x3F],
+        }
+    }
+
+    #[test]
+    fn pairs_are_the_decoders_and_scales_stay() {
+        let mut seed = 3;
+        let (pairs, info) = (TypeId::IQ2_KL.pairs().unwrap(), TypeId::IQ2_KL.info().unwrap());
+        for _ in 0..200 {
+            let mut block: Vec<u8> = (0..info.bytes).map(|_| random(&mut seed)).collect();
+            let points: Vec<u8> = (0..info.block / 2).map(|_| random(&mut seed) % 32).collect();
+            let (mut before, mut steps) = ([Step::default(); 8], [Step::default(); 8]);
+            pairs.steps(&block, &mut before);
+            pairs.place(&points, &mut block);
+            pairs.steps(&block, &mut steps);
+            assert_eq!(steps, before);
+            let mut out = vec![0.0; info.block];
+            info.decode.unwrap()(&[of_row(info), &block].concat(), &mut out);
+            for (p, (y, &point)) in out.as_chunks::<2>().0.iter().zip(&points).enumerate() {
+                let values = pairs.values(steps[2 * p / pairs.group], point);
+                assert_eq!(y.map(f32::to_bits), values.map(f32::to_bits), "pair {p}");
+            }
+        }
+        assert!(REGISTRY.iter().all(|info| info.id.pairs().is_none() || info.id == TypeId::IQ2_KL));
     }
 
     #[test]
@@ -201,6 +283,7 @@ mod tests {
             let top = match grid.levels {
                 Levels::Even { count, .. } => (count - 1) as u8,
                 Levels::Table(levels) => (levels.len() - 1) as u8,
+                Levels::Halves(both) => (both.len() / 2 - 1) as u8,
             };
             for _ in 0..200 {
                 let mut block: Vec<u8> = (0..info.bytes).map(|_| random(&mut seed)).collect();
@@ -213,7 +296,8 @@ mod tests {
                 let mut steps = vec![Step::default(); groups];
                 grid.steps(&block, &mut steps);
                 let mut out = vec![0.0; info.block];
-                decode(&block, &mut out);
+                let row = [of_row(info), &block].concat();
+                decode(&row, &mut out);
                 for (e, (&y, &code)) in out.iter().zip(&codes).enumerate() {
                     let (step, old) = (steps[e / grid.group], before[e / grid.group]);
                     assert_eq!(step.scale.to_bits(), old.scale.to_bits(), "{}", info.name);
@@ -234,7 +318,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(seen, 21);
+        assert_eq!(seen, 30);
     }
 
     #[test]
@@ -285,7 +369,7 @@ mod tests {
 
     #[test]
     fn what_lies_outside_becomes_the_nearest_end() {
-        let step = Step { scale: -0.5, offset: 0.0 };
+        let step = Step { scale: -0.5, offset: 0.0, second: false };
         let grid = TypeId::Q4_0.grid().unwrap();
         let of = |x: f64| grid.nearest(step, x);
         assert_eq!([of(100.0), of(-100.0), of(0.25), of(-0.75)], [0, 15, 8, 10]);

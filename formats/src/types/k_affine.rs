@@ -73,7 +73,7 @@ pub(super) fn steps_and_minima(header: &[u8]) -> [(f32, f32); GROUPS] {
 /// The same as steps of a grid.
 pub(super) fn read_steps(header: &[u8], steps: &mut [Step]) {
     for (to, (scale, offset)) in steps.iter_mut().zip(steps_and_minima(header)) {
-        *to = Step { scale, offset };
+        *to = Step { scale, offset, second: false };
     }
 }
 

@@ -179,8 +179,22 @@ impl TypeId {
             TypeId::Q4_K => &q4_k::GRID,
             TypeId::Q5_K => &q5_k::GRID,
             TypeId::Q6_K => &q6_k::GRID,
+            TypeId::IQ2_K => &ik::grids::IQ2_K,
+            TypeId::IQ3_K => &ik::grids::IQ3_K,
+            TypeId::IQ4_K => &ik::grids::IQ4_K,
+            TypeId::IQ5_K => &ik::grids::IQ5_K,
+            TypeId::IQ6_K => &ik::grids::IQ6_K,
+            TypeId::IQ4_KS => &ik::grids::IQ4_KS,
+            TypeId::IQ5_KS => &ik::grids::IQ5_KS,
+            TypeId::IQ2_KS => &ik::grids::IQ2_KS,
+            TypeId::IQ3_KS => &ik::grids::IQ3_KS,
             _ => return None,
         })
+    }
+
+    /// The values of a block's pairs once its scales are decided; `None` for types whose weights are no such pairs.
+    pub fn pairs(self) -> Option<&'static grid::Pairs> {
+        (self == TypeId::IQ2_KL).then_some(&ik::grids::IQ2_KL)
     }
 
     /// The values of a block's points once its scales are decided; `None` for types that are no points of a codebook.
@@ -309,21 +323,21 @@ registry! { $
     Q6_0 = IK | 133 => ik::info::<{ IK | 133 }>("q6_0");
     IQ1_BN = IK | 134 => ik::IQ1_BN;
     IQ2_BN = IK | 135 => ik::IQ2_BN;
-    IQ2_K = IK | 137 => ik::info::<{ IK | 137 }>("iq2_k");
-    IQ3_K = IK | 138 => ik::info::<{ IK | 138 }>("iq3_k");
-    IQ4_K = IK | 139 => ik::info::<{ IK | 139 }>("iq4_k");
-    IQ5_K = IK | 140 => ik::info::<{ IK | 140 }>("iq5_k");
-    IQ6_K = IK | 141 => ik::info::<{ IK | 141 }>("iq6_k");
-    IQ4_KS = IK | 144 => ik::info::<{ IK | 144 }>("iq4_ks");
-    IQ2_KS = IK | 145 => ik::info::<{ IK | 145 }>("iq2_ks");
+    IQ2_K = IK | 137 => ik::encoded::<{ IK | 137 }>("iq2_k");
+    IQ3_K = IK | 138 => ik::encoded::<{ IK | 138 }>("iq3_k");
+    IQ4_K = IK | 139 => ik::encoded::<{ IK | 139 }>("iq4_k");
+    IQ5_K = IK | 140 => ik::encoded::<{ IK | 140 }>("iq5_k");
+    IQ6_K = IK | 141 => ik::encoded::<{ IK | 141 }>("iq6_k");
+    IQ4_KS = IK | 144 => ik::encoded::<{ IK | 144 }>("iq4_ks");
+    IQ2_KS = IK | 145 => ik::encoded::<{ IK | 145 }>("iq2_ks");
     IQ4_KSS = IK | 146 => ik::info::<{ IK | 146 }>("iq4_kss");
     Q8_KV = IK | 151 => ik::info::<{ IK | 151 }>("q8_KV");
-    IQ5_KS = IK | 152 => ik::info::<{ IK | 152 }>("iq5_ks");
+    IQ5_KS = IK | 152 => ik::encoded::<{ IK | 152 }>("iq5_ks");
     IQ2_KT = IK | 153 => ik::info::<{ IK | 153 }>("iq2_kt");
     IQ3_KT = IK | 154 => ik::info::<{ IK | 154 }>("iq3_kt");
     IQ4_KT = IK | 155 => ik::info::<{ IK | 155 }>("iq4_kt");
-    IQ3_KS = IK | 156 => ik::info::<{ IK | 156 }>("iq3_ks");
-    IQ2_KL = IK | 157 => ik::info::<{ IK | 157 }>("iq2_kl");
+    IQ3_KS = IK | 156 => ik::encoded::<{ IK | 156 }>("iq3_ks");
+    IQ2_KL = IK | 157 => ik::encoded::<{ IK | 157 }>("iq2_kl");
     IQ1_KT = IK | 158 => ik::info::<{ IK | 158 }>("iq1_kt");
     Q4_0_R8 = IK | 202 => ik::interleaved(TypeId::Q4_0_R8, "q4_0_r8", 32, 18, 0);
     Q5_0_R4 = IK | 206 => ik::interleaved(TypeId::Q5_0_R4, "q5_0_r4", 32, 22, 0);

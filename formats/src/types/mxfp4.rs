@@ -46,7 +46,7 @@ pub(super) fn code_of(index: u8) -> u8 {
 pub(super) const GRID: Grid = Grid {
     group: BLOCK,
     levels: Levels::Table(&ASCENDING),
-    steps: |block, steps| steps[0] = Step { scale: half_scale(block[0]), offset: 0.0 },
+    steps: |block, steps| steps[0] = Step { scale: half_scale(block[0]), offset: 0.0, second: false },
     place: |codes, block| Nibbles::pack(&whole::<BLOCK>(codes).map(code_of), &mut block[1..]),
 };
 

@@ -39,7 +39,7 @@ pub(super) const GRID: Grid = Grid {
     levels: Levels::Table(&ASCENDING),
     steps: |block, steps| {
         for (step, e4m3) in steps.iter_mut().zip(&block[..GROUPS]) {
-            *step = Step { scale: half_scale(*e4m3), offset: 0.0 };
+            *step = Step { scale: half_scale(*e4m3), offset: 0.0, second: false };
         }
     },
     place: |codes, block| {

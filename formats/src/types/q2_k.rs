@@ -58,7 +58,7 @@ pub(super) const GRID: Grid = Grid {
         let block: &[u8; BYTES] = whole(block);
         let (d, dmin) = (f16_at(block, D), f16_at(block, DMIN));
         for (step, sc) in steps.iter_mut().zip(&block[..GROUPS]) {
-            *step = Step { scale: d * f32::from(sc & 15), offset: dmin * f32::from(sc >> 4) };
+            *step = Step { scale: d * f32::from(sc & 15), offset: dmin * f32::from(sc >> 4), second: false };
         }
     },
     place: |codes, block| pack_2bit(whole(codes), &mut block[QS..D]),

@@ -1,13 +1,14 @@
 //! Neighbouring rows that are rounded together: the steps of their groups, and the codes that were chosen.
 //!
 //! The values that a group's weights may take are settled before the first column is rounded, from the weights as they are: by the
-//! encoder of the type, with the diagonal of the Hessian as importance, or for Q4_0, Q5_0 and types of two bits or less by a
+//! encoder of the type, with the diagonal of the Hessian as importance (that of ik_llama.cpp's types looks at nothing else), or for Q4_0, Q5_0 and types of two bits or less by a
 //! [search](super::clip). Columns can then be taken in any order. MARLIN's way searches for a scale when its group is
 //! reached instead.
 
 use std::borrow::Cow;
 
 use trine_formats::types::grid::{Grid, Levels, Step};
+use trine_formats::types::ik;
 use trine_formats::types::num::put_f16;
 use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
 
@@ -16,7 +17,7 @@ use super::factor::Factor;
 use super::multiples::Search;
 use super::options::Options;
 use super::prune::{OF, pruned};
-use super::rows::{Block, Strip};
+use super::rows::{Block, Strip, steps_of_row};
 use crate::kernels::Isa;
 
 /// Types with one scale for a block, which their encoders take from its largest weight, whatever the importance.
@@ -70,7 +71,10 @@ impl<'a> Coded<'a> {
             Some(clip) if is_grouped && options.compat => (Steps::WhenReached(clip), options.group),
             Some(clip) if is_grouped => (Steps::Searched(clip), options.group),
             Some(clip) => (Steps::Searched(clip), grid.group),
-            None => (Steps::Encoded(encode, Search::new(info, grid)), grid.group),
+            None => {
+                let encode = ik::by_importance(info.id).unwrap_or(encode);
+                (Steps::Encoded(encode, Search::new(info, grid)), grid.group)
+            }
         };
         Coded {
             factor,
@@ -147,17 +151,14 @@ impl Strip for Coded<'_> {
         match &mut self.how {
             Steps::Encoded(encode, search) => {
                 encode(weights, Some(importance), blocks);
+                // No type with a search has a scale before its rows.
                 if let Some(search) = search {
                     let columns = weights.chunks(self.info.block).zip(importance.chunks(self.info.block));
                     for (block, (weights, importance)) in blocks.chunks_exact_mut(self.info.bytes).zip(columns) {
                         search.improve(weights, importance, block);
                     }
                 }
-                let blocks = blocks.chunks_exact(self.info.bytes);
-                let per_block = self.info.block / self.group;
-                for (block, steps) in blocks.zip(steps.chunks_exact_mut(per_block)) {
-                    self.grid.steps(block, steps);
-                }
+                steps_of_row(self.info, blocks, steps, self.group, |block, steps| self.grid.steps(block, steps));
             }
             Steps::Searched(clip) => {
                 let groups = deciding.chunks(self.group);
@@ -186,8 +187,9 @@ impl Strip for Coded<'_> {
     }
 
     fn write(&self, out: &mut [u8]) {
-        let blocks = out.chunks_exact_mut(self.info.bytes);
         let per_row = self.factor.columns() / self.info.block;
+        let rows = out.chunks_exact_mut(self.info.head + per_row * self.info.bytes);
+        let blocks = rows.flat_map(|row| row[self.info.head..].chunks_exact_mut(self.info.bytes));
         for (b, (block, codes)) in blocks.zip(self.codes.chunks_exact(self.info.block)).enumerate() {
             if !matches!(self.how, Steps::Encoded(..)) {
                 let at = self.step(b / per_row, b % per_row * self.info.block);

@@ -5,7 +5,7 @@
 //!
 //! Columns are taken in falling order of the diagonal of `H`: those that matter most are rounded while all others can
 //! still make up for their errors. Where two of four neighbours become zero, the four stay together and are taken in
-//! falling order of their sum; so do the eight of a cell of a codebook. MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say
+//! falling order of their sum; so do the eight of a cell of a codebook, and the two of a pair. MARLIN's way takes columns in natural order; there the blocks of `R` on the diagonal say
 //! what an error in a group costs once the columns behind it have made up for it as well as they can, which is what its
 //! search for scales asks.
 

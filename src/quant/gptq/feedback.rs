@@ -11,6 +11,7 @@ use super::experts::{InputSums, Inputs};
 use super::factor::Factor;
 use super::fault::NoHessian;
 use super::options::Gptq;
+use super::paired::PAIR;
 use super::tensor::{lost, round};
 use crate::quant::plan::{Draft, Fault, Method, Plan};
 use crate::quant::problem::Problem;
@@ -92,7 +93,7 @@ impl Feedback {
         if found != stacked {
             return Some(Problem::WrongHessian { tensor, found, expected: stacked, of: "experts" });
         }
-        if ty.grid().is_none() && ty.cells().is_none() {
+        if ty.grid().is_none() && ty.cells().is_none() && ty.pairs().is_none() {
             return Some(Problem::NoFeedback { tensor, ty });
         }
         let unpruned = self.gptq.options.sparse && ty != TypeId::Q4_0;
@@ -113,7 +114,7 @@ impl Feedback {
         let inputs = Inputs::new(hessians, reads).map_err(blame)?;
         let matrices = reads.experts.max(1) as u64;
         // Columns that are chosen together have a factor of their own, in which they are side by side.
-        let mut damps = [(1, 0.0), (CELL, 0.0)];
+        let mut damps = [(1, 0.0), (PAIR, 0.0), (CELL, 0.0)];
         let mut buffer = Vec::new();
         for number in reads.inputs().map(|input| (input - reads.first) as u64) {
             let InputSums { sums, tokens, is_filled } = inputs.of(number as usize).map_err(blame)?;
@@ -154,9 +155,13 @@ impl Feedback {
     }
 }
 
-/// Columns of a type that are chosen together, 1 or [`CELL`].
+/// Columns of a type that are chosen together, 1, [`PAIR`] or [`CELL`].
 pub(super) fn side_by_side(ty: TypeId) -> usize {
-    if ty.cells().is_some() { CELL } else { 1 }
+    match (ty.cells(), ty.pairs()) {
+        (Some(_), _) => CELL,
+        (_, Some(_)) => PAIR,
+        _ => 1,
+    }
 }
 
 impl Method for Feedback {

@@ -26,6 +26,7 @@ mod fault;
 mod feedback;
 mod multiples;
 mod options;
+mod paired;
 mod prune;
 mod rows;
 mod source;

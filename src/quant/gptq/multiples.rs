@@ -125,7 +125,7 @@ impl Search {
             let step = step(floats, *own);
             for (&x, &w) in weights.iter().zip(importance) {
                 let code = self.grid.nearest(step, x.into());
-                let level = self.grid.value(Step { scale: 1.0, offset: 0.0 }, code);
+                let level = self.grid.value(Step { scale: 1.0, offset: 0.0, second: false }, code);
                 let (s, m) = (f64::from(level) * f64::from(own[0]), -f64::from(own[1]));
                 let (x, w) = (f64::from(x), f64::from(w));
                 ss += w * (s * s);
@@ -147,7 +147,7 @@ impl Search {
 
 /// The step of a group.
 fn step(floats: Floats, multiples: [i16; 2]) -> Step {
-    Step { scale: floats[0] * f32::from(multiples[0]), offset: floats[1] * f32::from(multiples[1]) }
+    Step { scale: floats[0] * f32::from(multiples[0]), offset: floats[1] * f32::from(multiples[1]), second: false }
 }
 
 /// The nearest integer, ties to even, of a small number: the sum has no bits for a fraction.

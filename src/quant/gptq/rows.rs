@@ -1,6 +1,10 @@
 //! Rounding rows: the columns of a block feed their errors back at once, the columns behind it get those of the whole
 //! block in one product.
 
+use trine_formats::types::TypeInfo;
+use trine_formats::types::grid::Step;
+use trine_formats::types::ik;
+
 use super::factor::Factor;
 use crate::kernels::Isa;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
@@ -15,6 +19,24 @@ pub trait Strip {
 
     /// Completes the blocks of all rows, whose codes are chosen.
     fn write(&self, out: &mut [u8]);
+}
+
+/// Reads the steps of an encoded row, one for each `group` of weights; `of_block` reads those of a block, in units of the
+/// scale before the row where there is one.
+pub fn steps_of_row(
+    info: &TypeInfo,
+    row: &[u8],
+    steps: &mut [Step],
+    group: usize,
+    of_block: impl Fn(&[u8], &mut [Step]),
+) {
+    let (head, blocks) = row.split_at(info.head);
+    for (block, steps) in blocks.chunks_exact(info.bytes).zip(steps.chunks_exact_mut(info.block / group)) {
+        of_block(block, steps);
+    }
+    if let Some(d) = ik::scale_of_row(head) {
+        steps.iter_mut().for_each(|step| step.scale *= d);
+    }
 }
 
 /// Columns of a row that feed their errors back at once.

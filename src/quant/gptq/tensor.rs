@@ -1,12 +1,13 @@
 //! Rounding a tensor: its rows in strips that threads take.
 
 use rayon::prelude::*;
-use trine_formats::types::TypeId;
+use trine_formats::types::{TypeId, ik};
 
 use super::celled::Celled;
 use super::coded::Coded;
 use super::factor::Factor;
 use super::options::Options;
+use super::paired::Paired;
 use super::rows::{Strip, round_rows};
 use crate::kernels::{self, Isa};
 use crate::quant::round::RowFault;
@@ -51,7 +52,10 @@ pub fn round(
         match (row.to.grid(), row.to.cells()) {
             (Some(grid), _) => Box::new(Coded::new(info, grid, encode, factor, options, isa)),
             (_, Some(cells)) => Box::new(Celled::new(info, cells, encode, factor)),
-            _ => unreachable!("the plan takes types with a grid or a codebook"),
+            _ => match (row.to.pairs(), ik::by_importance(row.to)) {
+                (Some(pairs), Some(encode)) => Box::new(Paired::new(info, pairs, encode, factor)),
+                _ => unreachable!("the plan takes types with a grid, a codebook or pairs"),
+            },
         }
     };
     let strips = data.par_chunks(STRIP * from);

@@ -110,7 +110,7 @@ fn cost(x: &[f64], w: &[f32], q: &[f32], columns: usize) -> f64 {
     cost
 }
 
-const TYPES: [TypeId; 28] = [
+const TYPES: [TypeId; 38] = [
     TypeId::Q4_0,
     TypeId::Q4_1,
     TypeId::Q5_0,
@@ -139,6 +139,16 @@ const TYPES: [TypeId; 28] = [
     TypeId::IQ2_S,
     TypeId::IQ3_XXS,
     TypeId::IQ3_S,
+    TypeId::IQ2_KS,
+    TypeId::IQ2_K,
+    TypeId::IQ2_KL,
+    TypeId::IQ3_KS,
+    TypeId::IQ3_K,
+    TypeId::IQ4_KS,
+    TypeId::IQ4_K,
+    TypeId::IQ5_KS,
+    TypeId::IQ5_K,
+    TypeId::IQ6_K,
 ];
 
 mod sparse;

@@ -95,7 +95,7 @@ impl Solver {
         let scale = f64::from(step.scale);
         let [mut n, mut l, mut ll, mut t, mut lt] = [0.0; 5];
         for (j, (&x, &code)) in x.iter().zip(&self.codes).enumerate() {
-            let level: f64 = self.grid.value(Step { scale: 1.0, offset: 0.0 }, code).into();
+            let level: f64 = self.grid.value(Step { scale: 1.0, offset: 0.0, second: false }, code).into();
             let error = (f64::from(x) - f64::from(self.grid.value(step, code))) / scale;
             let target = f64::from(x) - free(error, agree) * scale;
             let w = importance(j);
@@ -113,7 +113,7 @@ impl Solver {
             false => (lt / ll, 0.0),
         };
         let half = |x: f64| f16_to_f32(f32_to_f16(x as f32));
-        let next = Step { scale: half(scale), offset: -half(minimum) };
+        let next = Step { scale: half(scale), offset: -half(minimum), second: false };
         (next.scale.is_finite() && next.scale != 0.0 && next.offset.is_finite()).then_some(next)
     }
 }

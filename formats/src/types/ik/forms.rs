@@ -52,7 +52,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         16,
         |b, g| nibble(&b[4..], g) - 8,
         |b, out| {
-            fill(out, &IQ2, |g| bit(&b[2..], g), |w| pairs(&b[12..], w));
+            fill(out, &IQ2, |g| second_of_16(b, g), |w| pairs(&b[12..], w));
         },
     ),
     form(
@@ -61,7 +61,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         0,
         16,
         |b, g| (2 * nibble(&b[6..], g) + 1) * if bit(&b[4..], g) { -1 } else { 1 },
-        |b, out| fill(out, &IQ3, |g| bit(&b[2..], g), |w| pairs(&b[14..], w) | high(&b[78..], w) << 2),
+        |b, out| fill(out, &IQ3, |g| second_of_16(b, g), |w| pairs(&b[14..], w) | high(&b[78..], w) << 2),
     ),
     form(
         TypeId::IQ4_K,
@@ -70,7 +70,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         16,
         |b, g| six_bits(&b[4..], g),
         |b, out| {
-            fill(out, &IQ4, |g| bit(&b[2..], g), |w| halves_of_32(&b[16..], w));
+            fill(out, &IQ4, |g| second_of_16(b, g), |w| halves_of_32(&b[16..], w));
         },
     ),
     form(
@@ -80,7 +80,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         16,
         |b, g| six_bits(&b[4..], g),
         |b, out| {
-            fill(out, &IQ5, |g| bit(&b[2..], g), |w| halves_of_64(&b[16..], w) | high(&b[144..], w) << 4);
+            fill(out, &IQ5, |g| second_of_16(b, g), |w| halves_of_64(&b[16..], w) | high(&b[144..], w) << 4);
         },
     ),
     // The reference also has a polynomial for this table, which no product of it uses.
@@ -91,7 +91,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         16,
         |b, g| i32::from(b[4 + g] as i8),
         |b, out| {
-            fill(out, &IQ6, |g| bit(&b[2..], g), |w| halves_of_64(&b[20..], w) | pairs(&b[148..], w) << 4);
+            fill(out, &IQ6, |g| second_of_16(b, g), |w| halves_of_64(&b[20..], w) | pairs(&b[148..], w) << 4);
         },
     ),
     form(
@@ -101,7 +101,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         8,
         |b, g| even(b[g]),
         |b, out| {
-            fill(out, &IQ4, |g| b[g / 2] & 1 == 1, |w| halves_of_32(&b[8..], w));
+            fill(out, &IQ4, |g| second_of_bytes(b, g / 2), |w| halves_of_32(&b[8..], w));
         },
     ),
     form(
@@ -111,7 +111,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         8,
         |b, g| even(b[g]),
         |b, out| {
-            fill(out, &IQ5, |g| b[g / 2] & 1 == 1, |w| halves_of_64(&b[8..], w) | high(&b[136..], w) << 4);
+            fill(out, &IQ5, |g| second_of_bytes(b, g / 2), |w| halves_of_64(&b[8..], w) | high(&b[136..], w) << 4);
         },
     ),
     form(
@@ -134,7 +134,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         2,
         8,
         |b, g| (nibble(&b[2..], g) | i32::from(bit(b, 8 + g)) << 4) - 16,
-        |b, out| fill(out, &IQ2, |g| bit(b, g / 2), |w| pairs(&b[6..], w)),
+        |b, out| fill(out, &IQ2, |g| second_of_iq2_ks(b, g / 2), |w| pairs(&b[6..], w)),
     ),
     form(
         TypeId::IQ3_KS,
@@ -142,7 +142,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         2,
         8,
         |b, g| (upper_last(&b[2..], g) | i32::from(bit(b, g)) << 4) - 16,
-        |b, out| fill(out, &IQ3, |g| bit(b, 8 + g / 2), |w| pairs(&b[6..], w) | high(&b[70..], w) << 2),
+        |b, out| fill(out, &IQ3, |g| second_of_iq3_ks(b, g / 2), |w| pairs(&b[6..], w) | high(&b[70..], w) << 2),
     ),
     form(
         TypeId::IQ2_KL,
@@ -198,7 +198,7 @@ pub static IQ5: [i8; 64] = with_raised(
     2,
 );
 /// Levels of the type with codes of six bits.
-static IQ6: [i8; 128] = with_raised(
+pub(super) static IQ6: [i8; 128] = with_raised(
     [
         -127, -121, -115, -109, -104, -98, -93, -88, -84, -79, -74, -70, -66, -62, -58, -54, -51, -47, -44, -40, -37,
         -34, -31, -28, -25, -22, -19, -16, -13, -11, -8, -5, -2, 0, 3, 6, 9, 12, 14, 17, 20, 23, 27, 30, 33, 36, 40,
@@ -208,7 +208,7 @@ static IQ6: [i8; 128] = with_raised(
 );
 
 /// The pairs of weights of IQ2_KL.
-static POINTS: [[i8; 2]; 32] = [
+pub static POINTS: [[i8; 2]; 32] = [
     [-63, -23],
     [-63, 13],
     [-40, -63],
@@ -253,6 +253,26 @@ fn fill(out: &mut [i8; WIDEST], table: &[i8], second: impl Fn(usize) -> bool, co
             *out = half[usize::from(code(16 * g + j))];
         }
     }
+}
+
+/// Tells whether sixteen weights use the second half of the table: types with a scale per block.
+pub(super) fn second_of_16(b: &[u8], g: usize) -> bool {
+    bit(&b[2..], g)
+}
+
+/// The same of 32 weights: IQ4_KS and IQ5_KS.
+pub(super) fn second_of_bytes(b: &[u8], g: usize) -> bool {
+    b[g] & 1 == 1
+}
+
+/// The same: IQ2_KS.
+pub(super) fn second_of_iq2_ks(b: &[u8], g: usize) -> bool {
+    bit(b, g)
+}
+
+/// The same: IQ3_KS.
+pub(super) fn second_of_iq3_ks(b: &[u8], g: usize) -> bool {
+    bit(b, 8 + g)
 }
 
 /// Bit `i` of a string of bits.

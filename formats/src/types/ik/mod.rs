@@ -12,14 +12,23 @@
 //! with the sum in parentheses an exact integer. The reference has no order of sums of its own: its products differ with
 //! the processor and with the number of tokens. The one above is trine's. Types of which several rows lie interleaved are
 //! taken apart first ([`apart`]).
+//!
+//! Types of levels, and IQ2_KL, are encoded too: `places` says where their blocks have what, `fit` finds the scale of a
+//! group, and `encode` that of all.
 
 pub mod apart;
 mod bn;
+mod encode;
+mod fit;
 mod forms;
+mod levels;
 mod narrow;
+mod places;
 mod trellis;
 
+pub use encode::by_importance;
 pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5};
+pub(super) use places::grids;
 
 use self::forms::FORMS;
 use super::k_block::BLOCK as WIDEST;
@@ -61,6 +70,11 @@ pub const fn info<const ID: u32>(name: &'static str) -> TypeInfo {
         encode: None,
         dot_ref: Some(dot_ref::<ID>),
     }
+}
+
+/// The registry's entry of a type that trine also encodes: of IQ2_K to IQ6_K, IQ2_KS to IQ5_KS and IQ2_KL.
+pub const fn encoded<const ID: u32>(name: &'static str) -> TypeInfo {
+    TypeInfo { encode: Some(encode::encode::<ID>), ..info::<ID>(name) }
 }
 
 /// IQ1_BN in the registry.

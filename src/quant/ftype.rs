@@ -80,6 +80,16 @@ ftypes! {
     IQ3_S = 26, Iq, IQ3_S, "3.4 bits";
     IQ3_M = 27, Iq, IQ3_S, "3.4 bits, attention with more";
     IQ4_XS = 30, Iq, IQ4_XS, "4.25 bits, the levels of IQ4_NL";
+    IQ2_KS = 147, Ik, IQ2_KS, "a scale per row";
+    IQ2_K = 138, Ik, IQ2_K, "";
+    IQ2_KL = 155, Ik, IQ2_KL, "points for pairs of weights, a scale per row";
+    IQ3_KS = 154, Ik, IQ3_KS, "a scale per row";
+    IQ3_K = 139, Ik, IQ3_K, "the size of Q3_K";
+    IQ4_KS = 145, Ik, IQ4_KS, "a scale per row; the size of IQ4_XS";
+    IQ4_K = 140, Ik, IQ4_K, "the size of Q4_K";
+    IQ5_KS = 150, Ik, IQ5_KS, "a scale per row";
+    IQ5_K = 141, Ik, IQ5_K, "the size of Q5_K";
+    IQ6_K = 142, Ik, IQ6_K, "a little more than Q6_K";
 }
 
 /// How file types are grouped in help.
@@ -95,11 +105,13 @@ pub enum Group {
     K,
     /// Codebooks: of points, or of uneven levels.
     Iq,
+    /// Types of ik_llama.cpp: groups choose between two codebooks.
+    Ik,
 }
 
 impl Group {
     /// Every group, in the order of [`Ftype::ALL`].
-    pub const ALL: &[Group] = &[Group::Float, Group::Ternary, Group::Legacy, Group::K, Group::Iq];
+    pub const ALL: &[Group] = &[Group::Float, Group::Ternary, Group::Legacy, Group::K, Group::Iq, Group::Ik];
 
     /// The heading.
     pub fn title(self) -> &'static str {
@@ -109,6 +121,7 @@ impl Group {
             Group::Legacy => "one scale per block",
             Group::K => "k-quants",
             Group::Iq => "i-quants: codebooks",
+            Group::Ik => "ik_llama.cpp's, for it and for trine; llama.cpp does not read them",
         }
     }
 }
@@ -259,6 +272,8 @@ mod tests {
         assert_eq!(Target::parse("37"), Some(Target::Ftype(Ftype::TQ2_0)));
         assert_eq!(Target::parse("0"), Some(Target::Ftype(Ftype::F32)));
         assert_eq!(Target::parse("copy"), Some(Target::Copy));
+        assert_eq!(Target::parse("iq4_ks"), Some(Target::Ftype(Ftype::IQ4_KS)));
+        assert_eq!(Target::parse("140"), Some(Target::Ftype(Ftype::IQ4_K)));
         for gone in ["4", "5", "6", "33", "39", "1024", "-1", "", "Q4", "Q8_K"] {
             assert_eq!(Target::parse(gone), None, "{gone}");
         }
@@ -280,6 +295,7 @@ mod tests {
         assert_eq!(guessed_id(TypeId::IQ3_S), 1024 + 26);
         assert_eq!(guessed_id(TypeId::TQ1_0), 1024 + 36);
         assert_eq!(guessed_id(TypeId::MXFP4), 1024);
+        assert_eq!(guessed_id(TypeId::IQ2_KL), 1024 + 155);
         assert_eq!(guessed_id(TypeId::I32), 1024);
     }
 }

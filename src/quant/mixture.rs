@@ -1,7 +1,9 @@
 //! llama.cpp's mixtures: which tensor gets more or fewer bits than the file type is named after.
 //!
 //! Rules are stated per role. Two counters advance with the tensors in output order: how many value
-//! projections and how many `ffn_down` have been seen. Facts: `llama_tensor_get_type_impl`.
+//! projections and how many `ffn_down` have been seen. Facts: `llama_tensor_get_type_impl`. Files of ik_llama.cpp's types
+//! have the type throughout but for the output, for value projections that four heads or more share, and for embeddings of
+//! two bits.
 
 use thiserror::Error;
 use trine_formats::types::TypeId;
@@ -185,6 +187,7 @@ impl<'a> Mixture<'a> {
         match self.ftype {
             IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS => TypeId::Q2_K,
             IQ2_S | IQ2_M | IQ3_XXS => TypeId::IQ3_S,
+            IQ2_KS | IQ2_K | IQ2_KL => TypeId::IQ3_K,
             TQ1_0 | TQ2_0 | Q2_0 => TypeId::Q4_K,
             _ => base,
         }
@@ -230,6 +233,9 @@ impl<'a> Mixture<'a> {
             Q3_K_M => TypeId::Q4_K,
             Q3_K_L => TypeId::Q5_K,
             IQ4_NL | IQ4_XS if shared => TypeId::Q5_K,
+            IQ2_KS | IQ2_K | IQ2_KL if shared => TypeId::IQ3_K,
+            IQ3_KS | IQ3_K if shared => TypeId::IQ4_K,
+            IQ4_KS | IQ4_K if shared => TypeId::IQ5_K,
             Q4_K_M | Q5_K_M if more_bits(i, n) => TypeId::Q6_K,
             Q4_K_S if i < 4 => TypeId::Q5_K,
             _ => base,
@@ -301,7 +307,8 @@ impl<'a> Mixture<'a> {
     }
 }
 
-/// The type that llama.cpp takes instead of `wanted` when a row of `columns` weights is not whole blocks.
+/// The type that llama.cpp takes instead of `wanted` when a row of `columns` weights is not whole blocks; of
+/// ik_llama.cpp's types, what that takes, and Q5_1 where it has a type of its own of 6 bits.
 /// `None`: it has no replacement and gives up.
 pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
     let block = |ty: TypeId| ty.info().map_or(1, |t| t.block as u64);
@@ -313,11 +320,17 @@ pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
         | TypeId::IQ2_S
         | TypeId::IQ3_XXS
         | TypeId::IQ3_S
-        | TypeId::IQ4_XS => TypeId::IQ4_NL,
+        | TypeId::IQ4_XS
+        | TypeId::IQ2_KS
+        | TypeId::IQ2_K
+        | TypeId::IQ2_KL
+        | TypeId::IQ3_KS
+        | TypeId::IQ3_K
+        | TypeId::IQ4_KS => TypeId::IQ4_NL,
         TypeId::Q2_0 | TypeId::Q2_K | TypeId::Q3_K | TypeId::TQ1_0 | TypeId::TQ2_0 => TypeId::Q4_0,
-        TypeId::Q4_K => TypeId::Q5_0,
-        TypeId::Q5_K => TypeId::Q5_1,
-        TypeId::Q6_K => TypeId::Q8_0,
+        TypeId::Q4_K | TypeId::IQ4_K | TypeId::IQ5_KS => TypeId::Q5_0,
+        TypeId::Q5_K | TypeId::IQ5_K => TypeId::Q5_1,
+        TypeId::Q6_K | TypeId::IQ6_K => TypeId::Q8_0,
         other if block(other) <= 32 => other,
         _ => return None,
     };

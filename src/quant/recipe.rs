@@ -1,7 +1,7 @@
 //! The request: what to quantize to, and every exception to it.
 
 use regex::Regex;
-use trine_formats::gguf::PackingOptions;
+use trine_formats::gguf::{PackingOptions, Program};
 use trine_formats::types::{REGISTRY, TypeId};
 
 use super::anyprec;
@@ -48,6 +48,9 @@ pub struct Recipe {
     pub input_packing: PackingOptions,
     /// The layout of such tensors in the output.
     pub output_packing: PackingOptions,
+    /// The program that the file is for: an allocator offers no type that it does not load. `None` for trine, which loads
+    /// all. What is named is made all the same.
+    pub reader: Option<Program>,
     /// Options of any-precision codebooks.
     pub anyprec: anyprec::Options,
     /// Options of widely linear matrices.
@@ -74,6 +77,7 @@ impl Recipe {
             gptq: None,
             input_packing: PackingOptions::default(),
             output_packing: PackingOptions::default(),
+            reader: Some(Program::LlamaCpp),
             anyprec: anyprec::Options::default(),
             widely: widely::Options::default(),
         }
@@ -115,6 +119,16 @@ impl Fallback {
                     | TypeId::IQ3_XXS
                     | TypeId::IQ3_S
                     | TypeId::IQ4_XS
+                    | TypeId::IQ2_KS
+                    | TypeId::IQ2_K
+                    | TypeId::IQ2_KL
+                    | TypeId::IQ3_KS
+                    | TypeId::IQ3_K
+                    | TypeId::IQ4_KS
+                    | TypeId::IQ4_K
+                    | TypeId::IQ5_KS
+                    | TypeId::IQ5_K
+                    | TypeId::IQ6_K
             ),
         }
     }

@@ -1,8 +1,8 @@
 //! The plan of a file of llama-quantize or bitnet.cpp: the type of every tensor, and the keys.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use trine_formats::gguf::{Metadata, packing};
+use trine_formats::gguf::{Metadata, Program, packing};
 use trine_formats::pruned;
 use trine_formats::types::TypeId;
 
@@ -70,6 +70,7 @@ pub fn finish(draft: &mut Draft<'_>, recipe: &Recipe) -> Result<(), PlanError> {
     }
     plan.name_pruned(meta, recipe)?;
     plan.warn_of_idle_options(recipe);
+    plan.warn_of_readers();
     Ok(())
 }
 
@@ -142,6 +143,17 @@ impl Plan {
     }
 
     /// Options that llama-quantize, and therefore trine, does not apply to such a target.
+    /// Says which types a file has that llama.cpp does not read, though other programs for such files do.
+    fn warn_of_readers(&mut self) {
+        let of_ik = |r: &&Row| r.is_encoded() && Program::IkLlamaCpp.loads(r.to) && !Program::LlamaCpp.loads(r.to);
+        let types: BTreeSet<TypeId> = self.rows.iter().filter(of_ik).map(|r| r.to).collect();
+        if !types.is_empty() {
+            let types: Vec<String> = types.iter().map(TypeId::to_string).collect();
+            let types = types.join(", ");
+            self.warnings.push(format!("llama.cpp cannot read this file: it has types of ik_llama.cpp ({types})"));
+        }
+    }
+
     fn warn_of_idle_options(&mut self, recipe: &Recipe) {
         let idle = match recipe.target {
             Target::Ftype(ftype) => !is_quantized(ftype.default_type()),

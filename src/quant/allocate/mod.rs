@@ -10,6 +10,9 @@
 //! A file of a given divergence is found the same way: [`Allocator`] holds the losses of all tensors in all types, and
 //! [`Search`] says which total to try next until what is measured is what was wanted.
 //!
+//! The types are those that the program loads which the file is for ([`Recipe::reader`]): ik_llama.cpp's are offered for it
+//! and for trine alone.
+//!
 //! The result is a list of rules as `--tensor-type` takes them, which llama-quantize reads too.
 
 mod choose;
@@ -19,7 +22,7 @@ mod measure;
 use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
-use trine_formats::gguf::ModelFile;
+use trine_formats::gguf::{ModelFile, Program};
 use trine_formats::types::TypeId;
 
 use super::category::Category;
@@ -36,18 +39,28 @@ pub use divergence::{Measured, Search};
 
 /// Types that need no importance, in the order of their size.
 const TYPES: &[TypeId] = &[
+    TypeId::IQ2_KS,
+    TypeId::IQ2_K,
     TypeId::Q2_K,
+    TypeId::IQ2_KL,
+    TypeId::IQ3_KS,
     TypeId::Q3_K,
+    TypeId::IQ3_K,
     TypeId::IQ3_S,
     TypeId::IQ4_XS,
+    TypeId::IQ4_KS,
     TypeId::Q4_0,
     TypeId::IQ4_NL,
     TypeId::Q4_K,
+    TypeId::IQ4_K,
     TypeId::Q4_1,
+    TypeId::IQ5_KS,
     TypeId::Q5_0,
     TypeId::Q5_K,
+    TypeId::IQ5_K,
     TypeId::Q5_1,
     TypeId::Q6_K,
+    TypeId::IQ6_K,
     TypeId::Q8_0,
     TypeId::F16,
 ];
@@ -154,7 +167,7 @@ impl<'a> Allocator<'a> {
         plan.check()?;
         let free: Vec<usize> = (0..plan.rows.len()).filter(|&row| is_free(&plan.rows[row])).collect();
         let rows: Vec<&Row> = free.iter().map(|&row| &plan.rows[row]).collect();
-        let types: Vec<Vec<TypeId>> = rows.iter().map(|row| types_of(row)).collect();
+        let types: Vec<Vec<TypeId>> = rows.iter().map(|row| types_of(row, recipe.reader)).collect();
         if free.is_empty() {
             return Err(AllocateError::Nothing);
         }
@@ -282,12 +295,14 @@ fn is_free(row: &Row) -> bool {
     matches!(row.reason, Reason::Default | Reason::Mixture | Reason::Fallback(_)) && row.moves.is_none()
 }
 
-/// The types that a tensor may have: those that its rows are whole blocks of, and the one that it has.
-fn types_of(row: &Row) -> Vec<TypeId> {
+/// The types that a tensor may have: those that the program it is for loads and that its rows are whole blocks of, and the
+/// one that it has.
+fn types_of(row: &Row, reader: Option<Program>) -> Vec<TypeId> {
     let weighted = if row.weighted { WEIGHTED_TYPES } else { &[] };
     let fits = |ty: &TypeId| {
         let block = ty.info().map_or(0, |info| info.block as u64);
-        block > 0 && row.columns().is_multiple_of(block) && can_write(*ty) && *ty != row.from
+        let loads = reader.is_none_or(|program| program.loads(*ty));
+        loads && block > 0 && row.columns().is_multiple_of(block) && can_write(*ty) && *ty != row.from
     };
     let all = weighted.iter().chain(TYPES).copied().filter(fits);
     all.chain([row.from]).collect()

@@ -76,7 +76,7 @@ const HEADINGS: &[(&str, Row)] = &[
                      "parallel"])),
     ("Mixtures of types", ("", &["leave-output-tensor", "tensor-type-file", "include-weights", "exclude-weights",
                                  "prune-layers"])),
-    ("Files of a size", ("rquantize", &["target-bpw", "target-size", "target-kld", "kld-text", "kld-chunks", "recipe"])),
+    ("Files of a size", ("rquantize", &["target-bpw", "target-size", "target-kld", "kld-text", "kld-chunks", "for", "recipe"])),
     ("Rotations", ("rquantize", &["rotate", "unrotate"])),
     ("Split files", ("", &["keep-split", "split", "split-max-tensors", "no-tensor-first-split"])),
     ("Files", ("", &["output-format", "output-frequency", "save-frequency"])),

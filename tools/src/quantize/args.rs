@@ -32,6 +32,9 @@ use crate::widely::WidelyArgs;
 /// without a change: what a type cannot hold exactly is refused, with every tensor named. PrismML's pq2_0 and
 /// ptq1_0, Tencent's stq1_0 and ik_llama.cpp's iq1_bn and iq2_bn are read too, and written where --tensor-type asks for
 /// them. The other types of ik_llama.cpp are read; interleaved rows become those that they were made of.
+///
+/// IQ2_KS to IQ6_K and IQ2_KL make files for ik_llama.cpp and trine: an eighth less error than llama.cpp's types of the
+/// same size. --for ik and --for trine choose among them too.
 #[derive(Parser)]
 #[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(

@@ -48,6 +48,7 @@ pub fn recipe(args: &Args, target: Target) -> Result<Recipe> {
         recipe.prune = parse_layers(text).context("--prune-layers")?;
     }
     recipe.encoder = args.method;
+    recipe.reader = args.size.reader.0;
     recipe.widely = args.widely.options();
     let gptq = args.gptq.recipe()?;
     match target {

@@ -11,7 +11,7 @@ use trine::quant::lossless::{self, Inexact, MoveReport, Moved, Moves};
 use trine::quant::widely::Widely;
 use trine::quant::{Plan, Recipe, Report, Rounding, Row, Target, TensorLoss, TernaryReport};
 use trine_formats::gguf::write::Layout;
-use trine_formats::gguf::{ModelFile, Program, programs};
+use trine_formats::gguf::{Dialect, ModelFile, Program, programs};
 use trine_formats::rotated::Rotated;
 
 use super::outcome::Shown;
@@ -47,7 +47,8 @@ fn type_counts(plan: &Plan) -> String {
 /// The programs that load all types of the output, by name; trine does anyway.
 fn readers(plan: &Plan) -> Vec<&'static str> {
     if plan.shards.first().is_some_and(|shard| Rotated::is_in(&shard.meta)) {
-        return vec!["PrismML's fork of llama.cpp", "trine"];
+        let of_ik = plan.rows.iter().any(|row| Dialect::of(row.to) == Dialect::IkLlama);
+        return if of_ik { vec!["trine"] } else { vec!["PrismML's fork of llama.cpp", "trine"] };
     }
     let programs = programs(plan.rows.iter().map(|row| row.to));
     let names = programs.into_iter().map(Program::name);

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use trine::quant::Target;
 use trine::quant::allocate::Size;
+use trine_formats::gguf::Program;
 
 use crate::load::positive;
 use crate::memory;
@@ -18,11 +19,11 @@ pub struct SizeArgs {
     /// Each tensor is encoded in every type that its rows allow; bits go where they save most of the error of products,
     /// with --imatrix weighed by importance. OUT.gguf is followed by no TYPE. Tensors that --tensor-type and the like name
     /// have the type that they name. The same model and options give the same file on any machine
-    #[arg(long, value_name = "N", conflicts_with_all = ["target_size", "pure", "gptq"], value_parser = bits)]
+    #[arg(long, value_name = "N", group = "goal", conflicts_with_all = ["target_size", "pure", "gptq"], value_parser = bits)]
     pub target_bpw: Option<f64>,
 
     /// The same for a file of SIZE bytes at most, such as 90M (million) or 8GiB
-    #[arg(long, value_name = "SIZE", visible_alias = "fit", conflicts_with_all = ["pure", "gptq"], value_parser = memory::file_size)]
+    #[arg(long, value_name = "SIZE", visible_alias = "fit", group = "goal", conflicts_with_all = ["pure", "gptq"], value_parser = memory::file_size)]
     pub target_size: Option<usize>,
 
     /// Choose the type of every tensor so that the file is as small as it can be and its predictions diverge by X at most
@@ -31,7 +32,7 @@ pub struct SizeArgs {
     /// text of --kld-text: 0.01 is about that of Q6_K, 0.05 of Q4_K_M for models of a billion weights and more. A few files
     /// are made and measured beside OUT.gguf, each predicted from those before it, and the smallest one that keeps to X is
     /// written. OUT.gguf is followed by no TYPE
-    #[arg(long, value_name = "X", requires = "kld_text", conflicts_with_all = ["target_bpw", "target_size", "pure", "gptq", "dry_run"], value_parser = nats)]
+    #[arg(long, value_name = "X", requires = "kld_text", group = "goal", conflicts_with_all = ["target_bpw", "target_size", "pure", "gptq", "dry_run"], value_parser = nats)]
     pub target_kld: Option<f64>,
 
     /// The text that --target-kld measures on. Take another one than that of the importance matrix
@@ -41,6 +42,12 @@ pub struct SizeArgs {
     /// Chunks of 512 tokens of it
     #[arg(long, value_name = "N", default_value = "16", requires = "target_kld", value_parser = positive)]
     pub kld_chunks: usize,
+
+    /// Program that the file is for: the types to choose from are those that it loads
+    ///
+    /// llama.cpp, ik (ik_llama.cpp, which has types of its own, IQ2_KS to IQ6_K) or trine, which loads all of them
+    #[arg(long = "for", value_name = "PROGRAM", default_value = "llama.cpp", requires = "goal", value_parser = reader)]
+    pub reader: Reader,
 
     /// Write the types that were chosen to FILE, which --tensor-type-file reads, llama-quantize's too
     #[arg(long, value_name = "FILE")]
@@ -57,6 +64,23 @@ impl SizeArgs {
             self.target_kld.zip(text).map(|(wanted, text)| (Goal::Divergence(wanted, text), "--target-kld"));
         bits.or(bytes).or(divergence)
     }
+}
+
+/// The program that a file is for; `None` for trine.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader(pub Option<Program>);
+
+/// Programs by the names that `--for` takes.
+const READERS: [(&str, Option<Program>); 4] = [
+    ("llama.cpp", Some(Program::LlamaCpp)),
+    ("ik", Some(Program::IkLlamaCpp)),
+    ("ik_llama.cpp", Some(Program::IkLlamaCpp)),
+    ("trine", None),
+];
+
+fn reader(text: &str) -> Result<Reader, String> {
+    let found = READERS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|(_, program)| Reader(*program)).ok_or_else(|| "write llama.cpp, ik or trine".to_owned())
 }
 
 /// The goal that types are chosen for.

@@ -105,7 +105,10 @@ fn threads_and_instruction_sets_change_no_byte() {
         ("", "Q4_K_M"),
         ("--sparse 2:4", "Q4_0"),
         ("", "AP3-6"),
-        ("--pure --token-embedding-type q8_0 --tensor-type ffn_down=iq2_xxs --tensor-type attn_v=iq1_m", "IQ3_S"),
+        (
+            "--pure --token-embedding-type q8_0 --tensor-type ffn_down=iq2_xxs --tensor-type attn_v=iq1_m --tensor-type ffn_up=iq4_ks --tensor-type ffn_gate=iq2_kl",
+            "IQ3_S",
+        ),
         ("--gptq-compat", "Q4_0"),
         ("", "Q8_0"),
         ("--pure --token-embedding-type q8_0", "IQ4_NL"),

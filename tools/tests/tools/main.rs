@@ -34,6 +34,7 @@ mod rperplexity_compare;
 mod rperplexity_partial;
 mod rperplexity_tasks;
 mod rquantize;
+mod rquantize_ik;
 mod rquantize_rotate;
 mod rquantize_size;
 mod rquantize_split;

@@ -13,13 +13,13 @@ use trine_testkit::tool::{only_error, stdout};
 use trine_testkit::{gguf, names_in};
 
 /// Runs in `dir`; the words are split at spaces.
-fn rquantize(dir: &Path, words: &str) -> Output {
+pub(super) fn rquantize(dir: &Path, words: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
     command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap()
 }
 
 /// A folder with `in.gguf`: four blocks of a LLaMA with weights near a bell curve, some tensors with outliers.
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     let dir = TempDir::new().unwrap();
     let mut meta = Metadata::default();
     meta.set("general.architecture", Value::str("llama"));
@@ -78,7 +78,7 @@ fn floats(dir: &Path, name: &str) -> Vec<Vec<f32>> {
 }
 
 /// The sum over tensors of the error relative to the tensor.
-fn loss(dir: &Path, name: &str) -> f64 {
+pub(super) fn loss(dir: &Path, name: &str) -> f64 {
     let sum = |all: &mut dyn Iterator<Item = f64>| all.map(|x| x * x).sum::<f64>();
     let tensor = |(a, b): (&Vec<f32>, &Vec<f32>)| {
         let error = sum(&mut a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)));

@@ -66,13 +66,13 @@ pub enum Failure {
 
 /// Stack of the thread: room for data that is nested as deeply as what is accepted can be.
 pub const STACK: usize = 192 << 20;
-/// WebAssembly without shared memory has no threads; it runs the whole program within bounds of its own instead.
-const THREADS: bool = !cfg!(all(target_family = "wasm", not(target_feature = "atomics")));
+/// WebAssembly runs the whole program within bounds of its own, with threads and without.
+const THREADS: bool = !cfg!(target_family = "wasm");
 /// How often time and memory are looked at.
 const TICK: Duration = Duration::from_millis(4);
 
 /// Runs `work` in a thread and gives up on it when it takes too much. The thread may then still be running: a program
-/// that gets [`Failure::Time`] or [`Failure::Memory`] should end. Where there are no threads, this one does the work.
+/// that gets [`Failure::Time`] or [`Failure::Memory`] should end. In WebAssembly this thread does the work.
 ///
 /// # Errors
 /// `work` took too much, panicked, or could not be begun.

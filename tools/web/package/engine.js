@@ -1,6 +1,11 @@
 // An instance of the engine: memory, threads, and calls in JSON.
+//
+// The engine starts threads while it computes, when its worker hears no messages, and a browser begins a worker only between two
+// of them. So the page begins the threads' workers before the first call, and they sleep in `serve`, each at its place in a table in
+// shared memory, until `thread-spawn` gives them work. The engine's own instance comes first: the instance that fills the
+// memory is the one that has the first thread's own data.
 
-import { canShare, compile, threadWorker } from "./host.js";
+import { compile } from "./host.js";
 import { wasi } from "./wasi.js";
 
 const MODULES = {
@@ -20,7 +25,7 @@ export function imports(module, memory, env, print, table) {
     if (!table) return all;
     all.env = { memory: memory() };
     all.wasi = {
-        // Gives the work to an idle thread, which sleeps in `serve`; negative where there is none.
+        // Gives the work to an idle thread; negative where there is none.
         "thread-spawn"(argument) {
             for (let at = 1; at < table.length; at += PLACE) {
                 if (Atomics.compareExchange(table, at, IDLE, TAKEN) !== IDLE) continue;
@@ -51,38 +56,27 @@ export class Engine {
     #exports;
     #memory;
     #said = "";
-    #workers = [];
 
     /**
      * @param {{ threads: number, env: Record<string, string> }} options `env` is the environment: `TRINE_ISA` names an instruction set
+     * @param {(shared: object, count: number) => Promise<void>} begin begins workers that are threads, with what they share
      */
-    static async create({ threads, env }) {
+    static async create({ threads, env }, begin) {
         const engine = new Engine();
-        const many = threads > 1 && canShare();
+        const many = threads > 1;
         const module = await compile(many ? MODULES.many : MODULES.one).catch((e) => {
             throw new Error(`this browser cannot run the engine, which needs SIMD of WebAssembly: ${e.message}`);
         });
         const print = (text) => (engine.#said = (engine.#said + text).slice(-4096));
-        let table;
-        if (many) {
-            engine.#memory = new WebAssembly.Memory({ initial: FIRST_PAGES, maximum: MOST_PAGES, shared: true });
-            // One more than helpers of the pool: chat templates run in a thread of their own.
-            table = new Int32Array(new SharedArrayBuffer(4 * (1 + PLACE * threads)));
-            const ready = Array.from({ length: threads }, (_, place) => {
-                const worker = threadWorker();
-                engine.#workers.push(worker);
-                return new Promise((done, failed) => {
-                    worker.listen(done, (why) => failed(new Error(`a thread cannot be started: ${why}`)));
-                    worker.unref();
-                    worker.post({ module, memory: engine.#memory, env, table, place });
-                });
-            });
-            await Promise.all(ready);
-        }
+        // Helpers of two pools, of which one packs weights and the other computes.
+        const places = 2 * (threads - 1);
+        const table = many ? new Int32Array(new SharedArrayBuffer(4 * (1 + PLACE * places))) : undefined;
+        if (many) engine.#memory = new WebAssembly.Memory({ initial: FIRST_PAGES, maximum: MOST_PAGES, shared: true });
         const instance = await WebAssembly.instantiate(module, imports(module, () => engine.#memory, env, print, table));
         engine.#memory ??= instance.exports.memory;
         engine.#exports = instance.exports;
         instance.exports._initialize();
+        if (many) await begin({ module, memory: engine.#memory, env, table }, places);
         return engine;
     }
 
@@ -118,9 +112,5 @@ export class Engine {
         }
         if (answer.error !== undefined) throw new Error(answer.error);
         return answer;
-    }
-
-    close() {
-        for (const worker of this.#workers) worker.terminate();
     }
 }

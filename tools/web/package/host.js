@@ -2,6 +2,7 @@
 
 const inNode = typeof process !== "undefined" && Boolean(process.versions?.node);
 const threads = inNode ? await import("node:worker_threads") : undefined;
+const os = inNode ? await import("node:os") : undefined;
 
 /** A worker, with the same few methods everywhere. */
 function wrapped(worker) {
@@ -60,7 +61,7 @@ export async function compile(url) {
 export const canShare = () => inNode || globalThis.crossOriginIsolated === true;
 
 /** Threads that the machine may have. */
-export const processors = () => globalThis.navigator?.hardwareConcurrency ?? 1;
+export const processors = () => os?.availableParallelism() ?? navigator.hardwareConcurrency ?? 1;
 
 /** Lets messages in, between two steps of long work. */
 export const breathe = threads

@@ -18,8 +18,8 @@ export interface Progress {
 
 export interface LoadOptions {
     /**
-     * Threads. More than one need a page that is cross-origin isolated, or Node.js. Without it: half of what the browser says that
-     * the machine has, at most 8. The results are bit-identical.
+     * Threads, 1 to 64. More than one need a page that is cross-origin isolated, or Node.js; elsewhere there is one. Without it: half of
+     * the processors that the browser tells of, 2 of them at least and 8 at most. The results are bit-identical.
      */
     threads?: number;
     /** Tokens of the context; without it as many as the model was trained with. */
@@ -103,7 +103,7 @@ export interface Logits {
     sha256: string;
 }
 
-/** A model in a worker of its own. Requests are answered one after the other. */
+/** A model in workers of its own. Requests are answered one after the other. */
 export class Model {
     private constructor();
     /** Loads a model; of a split one all files in their order. Every error is one sentence. */
@@ -122,7 +122,7 @@ export class Model {
     embed(text: string, options?: { bits?: number }): Promise<Float32Array>;
     /** Hashes of all logits of a prompt. */
     logits(prompt: string | Iterable<number>, options?: { bits?: number }): Promise<Logits>;
-    /** Ends the worker and gives its memory back. */
+    /** Ends the workers and gives their memory back. */
     close(): void;
 }
 

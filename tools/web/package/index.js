@@ -1,7 +1,7 @@
 // @trine/web: language models in GGUF files, in a worker of the page. Types and documentation are in index.d.ts.
 
 import { clearCache } from "./files.js";
-import { engineWorker } from "./host.js";
+import { engineWorker, threadWorker } from "./host.js";
 
 export { clearCache };
 
@@ -17,6 +17,7 @@ function source(from, index) {
 
 export class Model {
     #worker;
+    #threads = [];
     #next = 1;
     #waiting = new Map();
     #dead;
@@ -42,7 +43,40 @@ export class Model {
         );
     }
 
-    #hear({ id, answer, error, progress, chunk }) {
+    /** Begins workers that are threads of the engine, and tells its worker. */
+    async #beginThreads({ shared, count }) {
+        const one = (place) =>
+            new Promise((done, failed) => {
+                const worker = threadWorker();
+                this.#threads.push(worker);
+                const fail = (why) => {
+                    failed(new Error(why));
+                    // A thread that was at work is waited for in vain.
+                    if (started) this.#end(new Error(`the engine broke off: ${why}`));
+                };
+                worker.listen((message) => (message.ready ? done() : fail(message.failed)), fail);
+                worker.unref();
+                worker.post({ ...shared, place });
+            });
+        let started = false;
+        let failed;
+        try {
+            await Promise.all(Array.from({ length: count }, (_, place) => one(place)));
+            started = true;
+        } catch (e) {
+            failed = e.message;
+            this.#endThreads();
+        }
+        this.#worker.post({ begun: { failed } });
+    }
+
+    #endThreads() {
+        for (const worker of this.#threads) worker.terminate();
+        this.#threads = [];
+    }
+
+    #hear({ id, answer, error, progress, chunk, threads }) {
+        if (threads) return void (this.#dead || this.#beginThreads(threads));
         const waiting = this.#waiting.get(id);
         if (!waiting) return;
         if (progress) return waiting.onProgress?.(progress);
@@ -53,7 +87,9 @@ export class Model {
     }
 
     #end(why) {
-        this.#dead = why;
+        this.#dead ??= why;
+        this.#worker.terminate();
+        this.#endThreads();
         for (const { failed } of this.#waiting.values()) failed(why);
         this.#waiting.clear();
     }
@@ -142,7 +178,6 @@ export class Model {
     }
 
     close() {
-        this.#worker.terminate();
         this.#end(new Error("the model was closed"));
     }
 }

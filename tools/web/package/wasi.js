@@ -5,6 +5,11 @@ const OK = 0;
 const NOT_A_FILE = 8;
 const NOT_THERE = 52;
 
+/** Shared memory; pages that are not isolated have none. */
+const Shared = globalThis.SharedArrayBuffer ?? class {};
+/** Milliseconds of a yield. */
+const NAP = 0.05;
+
 /** Thrown where the program ends itself. */
 export class Exit extends Error {}
 
@@ -24,6 +29,7 @@ export function wasi(module, memory, env, print) {
         view().setUint32(size, 0, true);
         return OK;
     };
+    const nap = new Int32Array(new Shared(4));
     const known = {
         args_get: () => OK,
         args_sizes_get: nothing,
@@ -67,7 +73,11 @@ export function wasi(module, memory, env, print) {
         },
         fd_prestat_get: () => NOT_A_FILE,
         fd_close: () => OK,
-        sched_yield: () => OK,
+        sched_yield() {
+            // A thread yields when it has looked long enough for what another one is at: it leaves its processor for a moment.
+            if (memory().buffer instanceof Shared) Atomics.wait(nap, 0, 0, NAP);
+            return OK;
+        },
         proc_exit(code) {
             throw new Exit(`the engine ended with ${code}`);
         },

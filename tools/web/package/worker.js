@@ -2,21 +2,54 @@
 
 import { Engine } from "./engine.js";
 import { load } from "./files.js";
-import { breathe, parent } from "./host.js";
+import { breathe, canShare, parent, processors } from "./host.js";
 
 /** Tokens of a prompt that are read between two looks at what has come in. */
 const PART = 64;
+/** More threads than these gain nothing: memory is the limit. */
+const MOST_THREADS = 8;
 
 let engine;
 /** Requests that are to end. */
 const aborted = new Set();
 
+/** Told by the page how its workers for threads began: nothing, or why they did not. */
+let begun = () => {};
+
+/** Has the page begin workers that are threads. */
+function threadWorkers(shared, count) {
+    return new Promise((done, failed) => {
+        begun = (why) => (why === undefined ? done() : failed(new Error(`threads cannot be started: ${why}`)));
+        parent.post({ threads: { shared, count } });
+    });
+}
+
+/** Threads where nobody says how many. Hardware threads come in pairs as a rule, of which the second gains little. */
+function usual() {
+    const all = processors();
+    return Math.min(all, MOST_THREADS, Math.max(2, Math.floor(all / 2)));
+}
+
+/** Begins the engine; returns how many threads it has. */
+async function begin(threads, env) {
+    if (threads !== undefined && !(Number.isInteger(threads) && threads >= 1 && threads <= 64)) {
+        throw new Error(`threads must be a whole number from 1 to 64, not ${threads}`);
+    }
+    const count = canShare() ? (threads ?? usual()) : 1;
+    try {
+        engine = await Engine.create({ threads: count, env }, threadWorkers);
+        return count;
+    } catch (e) {
+        // A browser may have shared memory and too little of it, or forbid more workers.
+        if (threads !== undefined || count === 1) throw e;
+        engine = await Engine.create({ threads: 1, env });
+        return 1;
+    }
+}
+
 const answers = {
     async open({ id, sources, threads, nCtx, isa, cache }) {
-        // Loading with several threads does not come to an end yet.
-        if (threads > 1) throw new Error("several threads do not work yet; leave out 'threads' or give 1");
-        const count = 1;
-        engine = await Engine.create({ threads: count, env: isa ? { TRINE_ISA: isa } : {} });
+        const count = await begin(threads, isa ? { TRINE_ISA: isa } : {});
         const progress = (news) => parent.post({ id, progress: news });
         const files = await load(engine, sources, cache, progress, () => aborted.has(id));
         return engine.call({ op: "open", files, threads: count, nCtx });
@@ -56,6 +89,10 @@ let turn = Promise.resolve();
 parent.listen((message) => {
     if (message.abort !== undefined) {
         aborted.add(message.abort);
+        return;
+    }
+    if (message.begun !== undefined) {
+        begun(message.begun.failed);
         return;
     }
     turn = turn.then(async () => {

@@ -26,8 +26,8 @@ thread_local! {
 unsafe extern "C" {
     /// Constructors of the C library. The linker would have every function call them, did nobody else.
     fn __wasm_call_ctors();
-    /// The first thread's own data.
-    #[cfg(target_feature = "atomics")]
+    /// The first thread's own data. (No `target_feature = "atomics"`: a stable compiler does not tell that there are any.)
+    #[cfg(threads)]
     fn __wasi_init_tp();
 }
 
@@ -36,7 +36,7 @@ unsafe extern "C" {
 pub extern "C" fn _initialize() {
     // SAFETY: both belong to the C library, in this order, before any other code of the instance.
     unsafe {
-        #[cfg(target_feature = "atomics")]
+        #[cfg(threads)]
         __wasi_init_tp();
         __wasm_call_ctors();
     }

@@ -34,7 +34,12 @@ impl Loaded {
     /// One line: what is wrong with which file.
     pub fn open(files: Vec<(PathBuf, Bytes)>, threads: Option<usize>, n_ctx: Option<usize>) -> Result<Loaded, Failure> {
         let isa = Isa::from_env().map_err(told)?;
-        let options = OpenOptions { threads: Some(threads.unwrap_or(1)), isa: Some(isa), ..OpenOptions::default() };
+        let threads = threads.unwrap_or(1);
+        // The pool that packs weights: this thread is one of it, so that the system is asked for as many others as there are
+        // helpers. Where there are no threads the pool finds that out by itself.
+        #[cfg(threads)]
+        rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().build_global().map_err(told)?;
+        let options = OpenOptions { threads: Some(threads), isa: Some(isa), ..OpenOptions::default() };
         let model = load(file_in_memory(files).map_err(told)?, &options).map_err(told)?;
         let n_ctx = n_ctx.unwrap_or(model.n_ctx_train()).clamp(1, model.n_ctx_train());
         Ok(Loaded { model, isa, n_ctx, context: None, text: None })

@@ -1,5 +1,7 @@
 // The tests of the package, the same in Node.js and in browsers. `expected.json` has, for each model, what rgen computed of it.
 
+import { alive, shared, tell, thread } from "./workers.mjs";
+
 /** Throws where `got` is not `wanted`. */
 function equal(what, got, wanted) {
     const [a, b] = [JSON.stringify(got), JSON.stringify(wanted)];
@@ -26,10 +28,10 @@ async function failure(work) {
 export async function run(trine, base, isolated, report) {
     const { Model } = trine;
     const { prompt, models } = await (await fetch(`${base}/expected.json`)).json();
-    const threads = [1];
+    const threads = isolated ? [1, 2, 3] : [1];
     for (const { file, sha256, text, tokens } of models) {
         for (const count of threads) {
-            for (const isa of ["scalar", undefined]) {
+            for (const isa of count === 2 ? [undefined] : ["scalar", undefined]) {
                 const model = await Model.load(`${base}/${file}`, { threads: count, isa });
                 const what = `${file}, ${model.info.threads} threads, ${model.info.isa}`;
                 equal(`${what}: threads`, model.info.threads, count);
@@ -42,9 +44,76 @@ export async function run(trine, base, isolated, report) {
             }
         }
     }
-    await conversations(trine, `${base}/${models[0].file}`, prompt, report);
-    await abort(trine, `${base}/${models[0].file}`, prompt, report);
+    const url = `${base}/${models[0].file}`;
+    await conversations(trine, url, prompt, report);
+    for (const count of threads) await abort(trine, url, count, prompt, report);
     await errors(trine, base, models[0].file, report);
+    if (isolated) await manyThreads(trine, url, prompt, report);
+    else await oneThread(trine, url, report);
+    await ended(0);
+    report("no worker is left");
+}
+
+/** Waits until no more than `count` workers are alive; Node.js takes a moment to end one. */
+async function ended(count) {
+    for (let i = 0; alive.size > count && i < 500; i++) await new Promise((done) => setTimeout(done, 10));
+    equal("workers that are alive", alive.size, count);
+}
+
+/** Where memory is not shared there is one thread, however many are asked for. */
+async function oneThread({ Model }, url, report) {
+    const model = await Model.load(url, { threads: 3 });
+    equal("threads without shared memory", [model.info.threads, alive.size], [1, 1]);
+    model.close();
+    report("one thread where memory is not shared");
+}
+
+async function manyThreads({ Model }, url, prompt, report) {
+    const processors = globalThis.navigator?.hardwareConcurrency ?? (await import("node:os")).availableParallelism();
+    const usual = await Model.load(url);
+    equal("threads, unless told otherwise", usual.info.threads, Math.min(processors, 8, Math.max(2, Math.floor(processors / 2))));
+    usual.close();
+    for (const threads of [0, 1.5, 65, "2"]) {
+        equal("no number of threads", await failure(() => Model.load(url, { threads })), `threads must be a whole number from 1 to 64, not ${threads}`);
+    }
+    await ended(0);
+
+    // One model after the other, and two at once; each has an engine's worker and helpers of two pools.
+    const hashes = [];
+    for (let i = 0; i < 3; i++) {
+        const model = await Model.load(url, { threads: 2 });
+        hashes.push((await model.logits(prompt)).sha256);
+        await ended(3);
+        model.close();
+        await ended(0);
+    }
+    const both = await Promise.all([2, 3].map((threads) => Model.load(url, { threads })));
+    await ended(3 + 5);
+    hashes.push(...(await Promise.all(both.map((model) => model.logits(prompt)))).map(({ sha256 }) => sha256));
+    equal("hashes of models one after the other and at once", new Set(hashes).size, 1);
+    both[0].close();
+    equal("the other model goes on", (await both[1].logits(prompt)).sha256, hashes[0]);
+    both[1].close();
+    await ended(0);
+    equal("a load that fails", (await failure(() => Model.load(new Uint8Array(100), { threads: 2 }))).includes("'file 1'"), true);
+    await ended(0);
+    report("threads: as many as asked for, one model after the other and at once");
+
+    // A thread that traps says so, and its model ends with this error instead of waiting for it.
+    const [GO, NUMBER, NOWHERE] = [2, 99, -16];
+    const table = new Int32Array(new SharedArrayBuffer(16));
+    table.set([0, GO, NUMBER, NOWHERE]);
+    const said = await thread(table, ({ failed }) => failed);
+    equal("a thread that traps", [said[0].ready, /out of bounds/.test(said[1].failed)], [true, true]);
+    const model = await Model.load(url, { threads: 2 });
+    equal("memory of the newest thread", shared.memory instanceof WebAssembly.Memory, true);
+    const work = failure(() => model.logits("The game of chess ".repeat(60)));
+    tell([...alive].find((worker) => worker.isThread), { failed: "it trapped" });
+    equal("a model whose thread trapped", await work, "the engine broke off: it trapped");
+    equal("and what is asked of it then", await failure(() => model.tokenize("a")), "the engine broke off: it trapped");
+    model.close();
+    await ended(0);
+    report("a thread that breaks off ends its model with an error");
 }
 
 async function conversations({ Model }, url, prompt, report) {
@@ -70,8 +139,8 @@ async function conversations({ Model }, url, prompt, report) {
 }
 
 /** A text is ended in the middle, and others go on; the caller's own thread is free all the time. */
-async function abort({ Model }, url, prompt, report) {
-    const model = await Model.load(url);
+async function abort({ Model }, url, threads, prompt, report) {
+    const model = await Model.load(url, { threads });
     const stop = new AbortController();
     const seen = [];
     const text = model.generate(prompt, { temperature: 0, ignore_eos: true, signal: stop.signal });
@@ -104,7 +173,7 @@ async function abort({ Model }, url, prompt, report) {
     await work;
     equal("turns while the worker is busy", turns > 3, true);
     model.close();
-    report("a text ends where it is told to, and the page is free meanwhile");
+    report(`a text ends where it is told to, and the page is free meanwhile, ${threads} threads`);
 }
 
 async function errors({ Model }, base, file, report) {

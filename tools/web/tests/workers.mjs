@@ -6,7 +6,7 @@ export { tell };
 
 /** Workers that are alive. */
 export const alive = new Set();
-/** What the newest thread was given. */
+/** The newest thread's share: module, memory, table. */
 export let shared;
 
 async function browser() {

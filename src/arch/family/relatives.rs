@@ -89,7 +89,6 @@ pub const DECI: Arch = Arch {
                 Key::VocabSize,
                 Key::RopeDimensions,
             ],
-            tokenizer: Tokenizer::Json,
             token_rules: &[],
             space_prefix: SpacePrefix::Tokenizer,
             ..llama::CHECKPOINT

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use trine::ops::matmul::{Activations, Matrix, matmul};
+use trine::ops::product::density::Dense;
 use trine::ops::product::{SharedArena, probe};
 use trine::pool::{self, Pool};
 use trine::{Isa, Level};
@@ -74,7 +75,7 @@ fn random(rows: usize) -> Result<WidelyMatrix> {
 /// A matrix as a model has it.
 fn ready(matrix: &WidelyMatrix, path: Path, isa: Isa) -> Result<Matrix> {
     let matrix = Matrix::widely_linear(path, matrix.clone(), isa);
-    Ok(matrix.packed(&SharedArena::default(), isa, false)?)
+    Ok(matrix.packed(&SharedArena::default(), isa, Dense::Always)?)
 }
 
 fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
@@ -82,7 +83,7 @@ fn measure(isa: Isa, threads: usize, runs: usize) -> Result<()> {
     let dense = |ty: TypeId, size: usize| {
         let weights = Blob::from_vec(vec![0x3c; size * ROWS * COLUMNS]);
         let matrix = Matrix::new(ty, COLUMNS, ROWS, weights, isa).context("a dense matrix")?;
-        anyhow::Ok(matrix.packed(&SharedArena::default(), isa, false)?)
+        anyhow::Ok(matrix.packed(&SharedArena::default(), isa, Dense::Always)?)
     };
     let (f32s, bf16s) = (dense(TypeId::F32, 4)?, dense(TypeId::BF16, 2)?);
     let (exact, int8) = (ready(&source, Path::Exact, isa)?, ready(&source, Path::Int8, isa)?);

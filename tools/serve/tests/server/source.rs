@@ -126,6 +126,10 @@ fn the_prompt_is_counted_streamed_and_shared_by_choices() {
     let tokens = expected[1].0.as_array().expect("a list");
     rest["resume_tokens"] = tokens[..3].into();
     assert_eq!(answer(local.to, &rest).0, json!(tokens[3..]));
+    // and nothing of it is found again: the positions attend to a prompt that is another's, or may be
+    let again = ask(local.to, "/v1/completions", &rest);
+    assert_eq!(again["choices"][0]["tokens"], json!(tokens[3..]));
+    assert_eq!(again["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
 }
 
 #[test]

@@ -147,6 +147,38 @@ fn without_fallback_every_misfit_is_a_problem() {
 }
 
 #[test]
+fn types_of_ik_fall_back_to_the_next_larger_ones() {
+    let golden = golden("odd96.txt");
+    for (ftype, instead) in [
+        (Ftype::IQ2_KL, TypeId::IQ4_NL),
+        (Ftype::IQ4_KS, TypeId::IQ4_NL),
+        (Ftype::IQ4_K, TypeId::Q5_0),
+        (Ftype::IQ5_KS, TypeId::Q5_0),
+        (Ftype::IQ5_K, TypeId::Q5_1),
+        (Ftype::IQ6_K, TypeId::Q8_0),
+    ] {
+        let plan = plan(&golden, Target::Ftype(ftype), true, Fallback::Mixtures);
+        assert!(plan.problems.is_empty(), "{ftype}: {:?}", plan.problems);
+        let fallen: Vec<_> =
+            plan.rows.iter().filter(|r| r.reason == Reason::Fallback(ftype.default_type())).map(|r| r.to).collect();
+        assert!(!fallen.is_empty() && fallen.iter().all(|to| *to == instead), "{ftype}: {fallen:?}");
+    }
+}
+
+#[test]
+fn shared_values_of_ik_files_have_more_bits() {
+    let golden = golden("mqa.txt");
+    for (ftype, values) in
+        [(Ftype::IQ4_K, TypeId::IQ5_K), (Ftype::IQ3_KS, TypeId::IQ4_K), (Ftype::IQ2_KL, TypeId::IQ3_K)]
+    {
+        let plan = plan(&golden, Target::Ftype(ftype), false, Fallback::Never);
+        let of = |part: &str| plan.rows.iter().find(|r| r.name.contains(part)).map(|r| r.to);
+        assert_eq!(of("attn_v"), Some(values), "{ftype}");
+        assert_eq!(of("ffn_up"), Some(ftype.default_type()), "{ftype}");
+    }
+}
+
+#[test]
 fn missing_importance_is_named() {
     let golden = golden("mqa.txt");
     let plan = plan(&golden, Target::Ftype(Ftype::Q2_K_S), false, Fallback::Never);

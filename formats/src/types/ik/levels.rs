@@ -53,8 +53,11 @@ impl Nearest {
 fn place(x: f32) -> usize {
     // Adding 2^23 leaves the number rounded to an integer in the lowest bits.
     const SHIFT: f32 = 8_388_608.0;
-    let place = (2.0 * x + (SPAN as f32 / 2.0 - 0.5)).max(0.0).min(SPAN as f32 - 1.0);
-    (place + SHIFT).to_bits() as usize % SPAN
+    const LAST: f32 = SPAN as f32 - 1.0;
+    let place = 2.0 * x + (SPAN as f32 / 2.0 - 0.5);
+    // What is no number has the first place, on every processor.
+    let place = if place > 0.0 { place } else { 0.0 };
+    (place.min(LAST) + SHIFT).to_bits() as usize % SPAN
 }
 
 /// Both halves of a table of levels.

@@ -161,7 +161,9 @@ fn types_of_ik_fall_back_to_the_next_larger_ones() {
         assert!(plan.problems.is_empty(), "{ftype}: {:?}", plan.problems);
         let fallen: Vec<_> =
             plan.rows.iter().filter(|r| r.reason == Reason::Fallback(ftype.default_type())).map(|r| r.to).collect();
-        assert!(!fallen.is_empty() && fallen.iter().all(|to| *to == instead), "{ftype}: {fallen:?}");
+        // Rows that are no blocks of 32 either become floats.
+        let fits = |to: &TypeId| *to == instead || *to == TypeId::F16;
+        assert!(fallen.contains(&instead) && fallen.iter().all(fits), "{ftype}: {fallen:?}");
     }
 }
 

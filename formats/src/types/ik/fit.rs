@@ -1,5 +1,6 @@
 //! The scale and the half of a table with which a group of weights errs least.
 
+use super::levels::{POINTS_OF_PAIRS as COUNT, Points};
 use super::places::Book;
 
 /// Sums that run side by side, each over every eighth weight.
@@ -11,12 +12,6 @@ const ZERO_BELOW: f32 = 1e-15;
 const PARTS: [f32; 12] = [0.66, 0.72, 0.78, 0.82, 0.86, 0.9, 0.935, 0.97, 1.0, 1.04, 1.1, 1.18];
 /// Turns in which codes follow the scale and the scale the codes.
 const TURNS: usize = 2;
-
-/// Points of a codebook of pairs.
-const COUNT: usize = 32;
-
-/// The first levels of all points, and the second ones.
-pub(super) type Points = [[f32; COUNT]; 2];
 
 /// A group: its weights, and what the squared error of each of them weighs.
 #[derive(Clone, Copy)]

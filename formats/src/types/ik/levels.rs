@@ -1,6 +1,5 @@
 //! The nearest level of a table, looked up.
 
-use super::fit::Points;
 use super::forms;
 
 /// Values that are told apart: twice a level, and half of them negative.
@@ -66,11 +65,17 @@ const fn halves<const TWICE: usize>(table: &[i8; TWICE]) -> [Nearest; 2] {
     [Nearest::new(first), Nearest::new(second)]
 }
 
+/// Points of the codebook of IQ2_KL.
+pub(super) const POINTS_OF_PAIRS: usize = 32;
+
+/// The first levels of all points, and the second ones.
+pub(super) type Points = [[f32; POINTS_OF_PAIRS]; 2];
+
 /// The points of IQ2_KL.
 pub(super) static POINTS: Points = {
-    let mut points = [[0.0; 32]; 2];
+    let mut points = [[0.0; POINTS_OF_PAIRS]; 2];
     let mut i = 0;
-    while i < 32 {
+    while i < POINTS_OF_PAIRS {
         points[0][i] = forms::POINTS[i][0] as f32;
         points[1][i] = forms::POINTS[i][1] as f32;
         i += 1;

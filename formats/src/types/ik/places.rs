@@ -3,10 +3,9 @@
 use super::super::TypeId;
 use super::super::grid::{Grid, Levels, Pairs, Step};
 use super::super::k_block::BLOCK as WIDEST;
-use super::fit::Points;
 use super::forms::{IQ2, IQ3, IQ4, IQ5, IQ6, POINTS};
 use super::forms::{second_of_16, second_of_bytes, second_of_iq2_ks, second_of_iq3_ks};
-use super::levels::{self, Nearest};
+use super::levels::{self, Nearest, Points};
 use super::{BlockFormat, form};
 
 /// The scale of a group as a multiple of the scale of the block or the row, and the half of the table that it uses.

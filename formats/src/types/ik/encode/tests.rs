@@ -44,7 +44,7 @@ fn decoded(info: &TypeInfo, row: &[u8], columns: usize) -> Vec<f32> {
 
 /// The squared error of a row, weighed, relative to its squares.
 fn error(x: &[f32], y: &[f32], weights: &[f32]) -> f64 {
-    let sum = |of: &dyn Fn(usize) -> f32| (0..x.len()).map(|i| f64::from(weights[i] * of(i) * of(i))).sum::<f64>();
+    let sum = |of: &dyn Fn(usize) -> f32| (0..x.len()).map(|i| f64::from(weights[i] * (of(i) * of(i)))).sum::<f64>();
     sum(&|i| x[i] - y[i]) / sum(&|i| x[i])
 }
 

@@ -1,6 +1,6 @@
 // The tests of the package, the same in Node.js and in browsers. `expected.json` has, for each model, what rgen computed of it.
 
-import { alive, shared, tell, thread } from "./workers.mjs";
+import { alive, refusal, shared, tell, thread } from "./workers.mjs";
 
 /** Throws where `got` is not `wanted`. */
 function equal(what, got, wanted) {
@@ -98,6 +98,16 @@ async function manyThreads({ Model }, url, prompt, report) {
     equal("a load that fails", (await failure(() => Model.load(new Uint8Array(100), { threads: 2 }))).includes("'file 1'"), true);
     await ended(0);
     report("threads: as many as asked for, one model after the other and at once");
+
+    // Where a browser begins no more workers, who asks for threads is told so, and others have one.
+    refusal.on = true;
+    equal("threads that are refused", await failure(() => Model.load(url, { threads: 2 })), "threads cannot be started: no more workers");
+    const one = await Model.load(url);
+    equal("one thread instead", [one.info.threads, (await one.logits(prompt)).sha256], [1, hashes[0]]);
+    await ended(1);
+    one.close();
+    refusal.on = false;
+    report("one thread where a browser begins no more workers");
 
     // A thread that traps says so, and its model ends with this error instead of waiting for it.
     const [GO, NUMBER, NOWHERE] = [2, 99, -16];

@@ -6,6 +6,8 @@ export { tell };
 
 /** Workers that are alive. */
 export const alive = new Set();
+/** No workers are begun for threads where `on` is true. */
+export const refusal = { on: false };
 /** The newest thread's share: module, memory, table. */
 export let shared;
 
@@ -22,6 +24,7 @@ async function node() {
 const Plain = module.Worker;
 module.Worker = class extends Plain {
     constructor(...given) {
+        if (refusal.on && `${given[0]}`.endsWith("/thread.js")) throw new Error("no more workers");
         super(...given);
         alive.add(this);
         // Node.js tells when a worker has ended, browsers only that it was asked to.

@@ -3,6 +3,7 @@
 use super::super::TypeId;
 use super::super::iq4_nl::LEVELS;
 use super::super::k_block::BLOCK as WIDEST;
+use super::super::num::f16_at;
 use super::{bn, narrow, trellis};
 
 /// Format of the blocks of a type.
@@ -25,6 +26,14 @@ pub struct BlockFormat {
     pub unit: f32,
     /// Tells whether a weight with a level of zero is minus zero.
     pub negative_zero: fn(&[u8], usize) -> bool,
+}
+
+impl BlockFormat {
+    /// The scale that the groups of a block are multiplied with: its own, or that of the row.
+    #[inline(always)]
+    pub(super) fn scale_of_groups(&self, row: f32, block: &[u8]) -> f32 {
+        if self.head == 0 { f16_at(block, 0) } else { row }
+    }
 }
 
 /// The format of a block of 256 weights.
@@ -333,4 +342,19 @@ fn halves_of_64(qs: &[u8], w: usize) -> u8 {
 #[inline]
 fn high(qh: &[u8], w: usize) -> u8 {
     qh[w % 32] >> (w / 32) & 1
+}
+
+/// The form of a type: how its blocks become scales and levels.
+///
+/// # Panics
+/// When the type has none, being no base type of ik_llama.cpp.
+pub const fn of(id: TypeId) -> &'static BlockFormat {
+    let mut i = 0;
+    while i < FORMS.len() {
+        if FORMS[i].id.0 == id.0 {
+            return &FORMS[i];
+        }
+        i += 1;
+    }
+    panic!("a type without a form")
 }

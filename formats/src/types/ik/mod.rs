@@ -27,28 +27,12 @@ mod places;
 mod trellis;
 
 pub use encode::by_importance;
-pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5};
+pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5, of as form};
 pub(super) use places::grids;
 
-use self::forms::FORMS;
 use super::k_block::BLOCK as WIDEST;
 use super::num::f16_at;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k, size_only};
-
-/// The form of a type: how its blocks become scales and levels.
-///
-/// # Panics
-/// When the type has none, being no base type of ik_llama.cpp.
-pub const fn form(id: TypeId) -> &'static BlockFormat {
-    let mut i = 0;
-    while i < FORMS.len() {
-        if FORMS[i].id.0 == id.0 {
-            return &FORMS[i];
-        }
-        i += 1;
-    }
-    panic!("a type without a form")
-}
 
 /// Blocks with a scale, and blocks under that of the row.
 const SCALED: &[Field] = &[Field::new(Part::Scale, Format::F16, 0), Field::new(Part::Codes, Format::Bits, 2)];
@@ -106,12 +90,6 @@ fn row_scale<'a>(form: &BlockFormat, row: &'a [u8]) -> (f32, &'a [u8]) {
     }
 }
 
-/// The scale that the groups of a block are multiplied with.
-#[inline(always)]
-fn scale_of(form: &BlockFormat, row: f32, block: &[u8]) -> f32 {
-    if form.head == 0 { f16_at(block, 0) } else { row }
-}
-
 fn decode<const ID: u32>(row: &[u8], out: &mut [f32]) {
     let form = const { form(TypeId(ID)) };
     let (of_row, blocks) = row_scale(form, row);
@@ -119,7 +97,7 @@ fn decode<const ID: u32>(row: &[u8], out: &mut [f32]) {
     let mut levels = [0; WIDEST];
     for (block, y) in blocks.chunks_exact(form.bytes).zip(out.chunks_exact_mut(form.block)) {
         (form.levels)(block, &mut levels);
-        let d = scale_of(form, of_row, block);
+        let d = form.scale_of_groups(of_row, block);
         for (g, (y, levels)) in y.chunks_exact_mut(group).zip(levels.chunks_exact(group)).enumerate() {
             let scale = d * (form.scale)(block, g) as f32;
             for (j, (y, level)) in y.iter_mut().zip(levels).enumerate() {
@@ -143,7 +121,7 @@ fn dot_ref<const ID: u32>(w: &[u8], act: &[u8]) -> f32 {
     let mut acts = act.chunks_exact(act_bytes);
     for block in blocks.chunks_exact(form.bytes) {
         (form.levels)(block, &mut levels);
-        let d = scale_of(form, of_row, block);
+        let d = form.scale_of_groups(of_row, block);
         for (part, levels) in levels[..form.block].chunks_exact(together).enumerate() {
             let Some(act) = acts.next() else {
                 return acc;

@@ -180,7 +180,7 @@ impl Reader<'_> {
                 && let Some(every) = self.h.find(&[*key]).map_err(|e| e.to_string())?.filter(|n| *n > 0)
             {
                 let times = block.unwrap_or(0) / every;
-                factors.push((all.clone(), 1.0 / (1u128 << times.min(126)) as f32));
+                factors.push((all.clone(), f32::from_bits((127 - times.min(126)) << 23)));
             }
             let Step::Times(list) = step else { continue };
             for factor in *list {

@@ -28,16 +28,8 @@ pub struct BlockFormat {
     pub negative_zero: fn(&[u8], usize) -> bool,
 }
 
-impl BlockFormat {
-    /// The scale that the groups of a block are multiplied with: its own, or that of the row.
-    #[inline(always)]
-    pub(super) fn scale_of_groups(&self, row: f32, block: &[u8]) -> f32 {
-        if self.head == 0 { f16_at(block, 0) } else { row }
-    }
-}
-
 /// The format of a block of 256 weights.
-const fn form(
+const fn of_256(
     id: TypeId,
     bytes: usize,
     head: usize,
@@ -53,8 +45,8 @@ const fn narrow(block: usize, form: BlockFormat) -> BlockFormat {
     BlockFormat { block, ..form }
 }
 
-pub(super) static FORMS: [BlockFormat; 22] = [
-    form(
+static FORMS: [BlockFormat; 22] = [
+    of_256(
         TypeId::IQ2_K,
         76,
         0,
@@ -64,7 +56,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             fill(out, &IQ2, |g| second_of_16(b, g), |w| pairs(&b[12..], w));
         },
     ),
-    form(
+    of_256(
         TypeId::IQ3_K,
         110,
         0,
@@ -72,7 +64,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         |b, g| (2 * nibble(&b[6..], g) + 1) * if bit(&b[4..], g) { -1 } else { 1 },
         |b, out| fill(out, &IQ3, |g| second_of_16(b, g), |w| pairs(&b[14..], w) | high(&b[78..], w) << 2),
     ),
-    form(
+    of_256(
         TypeId::IQ4_K,
         144,
         0,
@@ -82,7 +74,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             fill(out, &IQ4, |g| second_of_16(b, g), |w| halves_of_32(&b[16..], w));
         },
     ),
-    form(
+    of_256(
         TypeId::IQ5_K,
         176,
         0,
@@ -93,7 +85,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         },
     ),
     // The reference also has a polynomial for this table, which no product of it uses.
-    form(
+    of_256(
         TypeId::IQ6_K,
         212,
         0,
@@ -103,7 +95,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             fill(out, &IQ6, |g| second_of_16(b, g), |w| halves_of_64(&b[20..], w) | pairs(&b[148..], w) << 4);
         },
     ),
-    form(
+    of_256(
         TypeId::IQ4_KS,
         136,
         4,
@@ -113,7 +105,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             fill(out, &IQ4, |g| second_of_bytes(b, g / 2), |w| halves_of_32(&b[8..], w));
         },
     ),
-    form(
+    of_256(
         TypeId::IQ5_KS,
         168,
         4,
@@ -123,7 +115,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             fill(out, &IQ5, |g| second_of_bytes(b, g / 2), |w| halves_of_64(&b[8..], w) | high(&b[136..], w) << 4);
         },
     ),
-    form(
+    of_256(
         TypeId::IQ4_KSS,
         128,
         4,
@@ -137,7 +129,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             fill(out, &IQ4, |g| lowest_bits(&b[16 * (g / 2)..]) & 1 == 1, |w| halves_of_32(&words, w));
         },
     ),
-    form(
+    of_256(
         TypeId::IQ2_KS,
         70,
         2,
@@ -145,7 +137,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         |b, g| (nibble(&b[2..], g) | i32::from(bit(b, 8 + g)) << 4) - 16,
         |b, out| fill(out, &IQ2, |g| second_of_iq2_ks(b, g / 2), |w| pairs(&b[6..], w)),
     ),
-    form(
+    of_256(
         TypeId::IQ3_KS,
         102,
         2,
@@ -153,7 +145,7 @@ pub(super) static FORMS: [BlockFormat; 22] = [
         |b, g| (upper_last(&b[2..], g) | i32::from(bit(b, g)) << 4) - 16,
         |b, out| fill(out, &IQ3, |g| second_of_iq3_ks(b, g / 2), |w| pairs(&b[6..], w) | high(&b[70..], w) << 2),
     ),
-    form(
+    of_256(
         TypeId::IQ2_KL,
         86,
         2,
@@ -167,18 +159,42 @@ pub(super) static FORMS: [BlockFormat; 22] = [
             }
         },
     ),
-    form(TypeId::IQ1_KT, 56, 4, 8, |b, g| i32::from(IQ4[usize::from(b[g] & 15)]), trellis::iq1_kt),
-    form(TypeId::IQ2_KT, 68, 4, 8, |b, g| i32::from(IQ4[upper_last(b, g) as usize]), trellis::iq2_kt),
-    BlockFormat { negative_zero: trellis::iq3_kt_sign, ..form(TypeId::IQ3_KT, 100, 4, 8, upper_last, trellis::iq3_kt) },
-    form(TypeId::IQ4_KT, 128, 4, 8, trellis::iq4_kt_scale, trellis::iq4_kt),
-    form(TypeId::Q8_K_R1, 258, 0, 1, |_, _| 1, |b, out| narrow::bytes(&b[2..], out)),
-    narrow(32, form(TypeId::Q6_0, 26, 0, 1, |_, _| 1, narrow::q6_0)),
-    narrow(32, form(TypeId::Q8_KV, 32, 8, 1, |_, _| 1, narrow::bytes)),
-    narrow(64, form(TypeId::IQ1_BN, 13, 2, 2, |_, _| 1, bn::iq1_bn)),
-    narrow(64, form(TypeId::IQ2_BN, 16, 4, 2, |_, _| 1, bn::iq2_bn)),
-    BlockFormat { unit: 0.125, ..narrow(32, form(TypeId::IQ1_S_R1, 6, 2, 1, narrow::iq1_s_scale, narrow::iq1_s)) },
-    BlockFormat { unit: 0.125, ..narrow(32, form(TypeId::IQ1_M_R1, 7, 2, 2, narrow::iq1_m_scale, narrow::iq1_m)) },
+    of_256(TypeId::IQ1_KT, 56, 4, 8, |b, g| i32::from(IQ4[usize::from(b[g] & 15)]), trellis::iq1_kt),
+    of_256(TypeId::IQ2_KT, 68, 4, 8, |b, g| i32::from(IQ4[upper_last(b, g) as usize]), trellis::iq2_kt),
+    BlockFormat {
+        negative_zero: trellis::iq3_kt_sign,
+        ..of_256(TypeId::IQ3_KT, 100, 4, 8, upper_last, trellis::iq3_kt)
+    },
+    of_256(TypeId::IQ4_KT, 128, 4, 8, trellis::iq4_kt_scale, trellis::iq4_kt),
+    of_256(TypeId::Q8_K_R1, 258, 0, 1, |_, _| 1, |b, out| narrow::bytes(&b[2..], out)),
+    narrow(32, of_256(TypeId::Q6_0, 26, 0, 1, |_, _| 1, narrow::q6_0)),
+    narrow(32, of_256(TypeId::Q8_KV, 32, 8, 1, |_, _| 1, narrow::bytes)),
+    narrow(64, of_256(TypeId::IQ1_BN, 13, 2, 2, |_, _| 1, bn::iq1_bn)),
+    narrow(64, of_256(TypeId::IQ2_BN, 16, 4, 2, |_, _| 1, bn::iq2_bn)),
+    BlockFormat { unit: 0.125, ..narrow(32, of_256(TypeId::IQ1_S_R1, 6, 2, 1, narrow::iq1_s_scale, narrow::iq1_s)) },
+    BlockFormat { unit: 0.125, ..narrow(32, of_256(TypeId::IQ1_M_R1, 7, 2, 2, narrow::iq1_m_scale, narrow::iq1_m)) },
 ];
+
+/// The form of a type: how its blocks become scales and levels.
+///
+/// # Panics
+/// When the type has none, being no base type of ik_llama.cpp.
+pub const fn form(id: TypeId) -> &'static BlockFormat {
+    let mut i = 0;
+    while i < FORMS.len() {
+        if FORMS[i].id.0 == id.0 {
+            return &FORMS[i];
+        }
+        i += 1;
+    }
+    panic!("a type without a form")
+}
+
+/// The scale that the groups of a block are multiplied with.
+#[inline(always)]
+pub(super) fn scale_of(form: &BlockFormat, row: f32, block: &[u8]) -> f32 {
+    if form.head == 0 { f16_at(block, 0) } else { row }
+}
 
 /// A table and, behind it, the same raised by `by`.
 const fn with_raised<const N: usize, const TWICE: usize>(plain: [i8; N], by: i8) -> [i8; TWICE] {
@@ -342,19 +358,4 @@ fn halves_of_64(qs: &[u8], w: usize) -> u8 {
 #[inline]
 fn high(qh: &[u8], w: usize) -> u8 {
     qh[w % 32] >> (w / 32) & 1
-}
-
-/// The form of a type: how its blocks become scales and levels.
-///
-/// # Panics
-/// When the type has none, being no base type of ik_llama.cpp.
-pub const fn of(id: TypeId) -> &'static BlockFormat {
-    let mut i = 0;
-    while i < FORMS.len() {
-        if FORMS[i].id.0 == id.0 {
-            return &FORMS[i];
-        }
-        i += 1;
-    }
-    panic!("a type without a form")
 }

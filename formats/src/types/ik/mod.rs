@@ -27,9 +27,10 @@ mod places;
 mod trellis;
 
 pub use encode::by_importance;
-pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5, of as form};
+pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5, form};
 pub(super) use places::grids;
 
+use self::forms::scale_of;
 use super::k_block::BLOCK as WIDEST;
 use super::num::f16_at;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k, size_only};
@@ -97,7 +98,7 @@ fn decode<const ID: u32>(row: &[u8], out: &mut [f32]) {
     let mut levels = [0; WIDEST];
     for (block, y) in blocks.chunks_exact(form.bytes).zip(out.chunks_exact_mut(form.block)) {
         (form.levels)(block, &mut levels);
-        let d = form.scale_of_groups(of_row, block);
+        let d = scale_of(form, of_row, block);
         for (g, (y, levels)) in y.chunks_exact_mut(group).zip(levels.chunks_exact(group)).enumerate() {
             let scale = d * (form.scale)(block, g) as f32;
             for (j, (y, level)) in y.iter_mut().zip(levels).enumerate() {
@@ -121,7 +122,7 @@ fn dot_ref<const ID: u32>(w: &[u8], act: &[u8]) -> f32 {
     let mut acts = act.chunks_exact(act_bytes);
     for block in blocks.chunks_exact(form.bytes) {
         (form.levels)(block, &mut levels);
-        let d = form.scale_of_groups(of_row, block);
+        let d = scale_of(form, of_row, block);
         for (part, levels) in levels[..form.block].chunks_exact(together).enumerate() {
             let Some(act) = acts.next() else {
                 return acc;

@@ -3,7 +3,7 @@
 use super::super::TypeId;
 use super::super::grid::{Grid, Levels, Pairs, Step};
 use super::super::k_block::BLOCK as WIDEST;
-use super::forms::{self, BlockFormat, IQ2, IQ3, IQ4, IQ5, IQ6, POINTS};
+use super::forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5, IQ6, POINTS, form, scale_of};
 use super::forms::{second_of_16, second_of_bytes, second_of_iq2_ks, second_of_iq3_ks};
 use super::levels::{self, Nearest, Points};
 
@@ -45,7 +45,7 @@ pub(super) struct Places {
 impl Places {
     /// Sizes and readers of the type.
     pub const fn form(&self) -> &'static BlockFormat {
-        forms::of(self.id)
+        form(self.id)
     }
 
     /// Writes the choices of all groups into a block and leaves its scale and its codes.
@@ -183,8 +183,8 @@ const fn grid<const ID: u32>(table: &'static [i8], steps: fn(&[u8], &mut [Step])
 
 /// Reads the steps of a block: of types whose scale stands before the row in units of that.
 fn steps<const ID: u32>(block: &[u8], steps: &mut [Step], second: fn(&[u8], usize) -> bool) {
-    let form = const { forms::of(TypeId(ID)) };
-    let d = form.scale_of_groups(1.0, block);
+    let form = const { form(TypeId(ID)) };
+    let d = scale_of(form, 1.0, block);
     for (g, step) in steps.iter_mut().enumerate() {
         *step = Step { scale: d * (form.scale)(block, g) as f32, offset: 0.0, second: second(block, g) };
     }

@@ -30,21 +30,21 @@ impl<'a> Paired<'a> {
     pub fn new(info: &'static TypeInfo, pairs: &'static Pairs, encode: EncodeFn, factor: &'a Factor) -> Paired<'a> {
         Paired { factor, info, pairs, encode, steps: Vec::new(), chosen: Vec::new() }
     }
+}
 
-    /// The point with the least `|(w - q) U_B^-1|^2`, `U_B` being the two columns' block of `U`; of equal ones the first.
-    fn best(&self, step: Step, weights: [f64; PAIR], upper: [[f64; PAIR]; PAIR]) -> u8 {
-        let (mut best, mut least) = (0, f64::INFINITY);
-        for point in 0..self.pairs.points.len() as u8 {
-            let [q, r] = self.pairs.values(step, point).map(f64::from);
-            let first = (weights[0] - q) / upper[0][0];
-            let second = (weights[1] - first * upper[0][1] - r) / upper[1][1];
-            let cost = first * first + second * second;
-            if cost < least {
-                (best, least) = (point, cost);
-            }
+/// The point with the least `|(w - q) U_B^-1|^2`, `U_B` being the two columns' block of `U`; of equal ones the first.
+fn best(pairs: &Pairs, step: Step, weights: [f64; PAIR], upper: [[f64; PAIR]; PAIR]) -> u8 {
+    let (mut best, mut least) = (0, f64::INFINITY);
+    for point in 0..pairs.points.len() as u8 {
+        let [q, r] = pairs.values(step, point).map(f64::from);
+        let first = (weights[0] - q) / upper[0][0];
+        let second = (weights[1] - first * upper[0][1] - r) / upper[1][1];
+        let cost = first * first + second * second;
+        if cost < least {
+            (best, least) = (point, cost);
         }
-        best
     }
+    best
 }
 
 impl Strip for Paired<'_> {
@@ -62,7 +62,7 @@ impl Strip for Paired<'_> {
         for (number, pair) in block.order.as_chunks::<PAIR>().0.iter().enumerate() {
             let (i, column) = (number * PAIR, row * columns + pair[0]);
             let step = self.steps[column / self.pairs.group];
-            let point = self.best(step, [block.weights[i], block.weights[i + 1]], block.upper(i));
+            let point = best(self.pairs, step, [block.weights[i], block.weights[i + 1]], block.upper(i));
             for (j, value) in self.pairs.values(step, point).into_iter().enumerate() {
                 block.feed(i + j, value.into());
             }
@@ -76,6 +76,36 @@ impl Strip for Paired<'_> {
         let blocks = rows.flat_map(|row| row[self.info.head..].chunks_exact_mut(self.info.bytes));
         for (block, points) in blocks.zip(self.chosen.chunks_exact(self.info.block / PAIR)) {
             self.pairs.place(points, block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trine_formats::types::TypeId;
+
+    use super::*;
+    use crate::quant::gptq::tests::Generator;
+
+    /// The error of the first column counts once the second has made up for it.
+    #[test]
+    fn no_other_point_costs_less_once_errors_are_fed_back() {
+        let pairs = TypeId::IQ2_KL.pairs().unwrap();
+        let step = Step { scale: 0.5, ..Step::default() };
+        let mut g = Generator(3);
+        for _ in 0..200 {
+            let mut next = || g.below(81) as f64 - 40.0;
+            let (weights, upper) = ([next(), next()], [[1.5, next() / 20.0], [0.0, 1.25]]);
+            let cost = |point: u8| {
+                let values = pairs.values(step, point).map(f64::from);
+                let [a, b] = [weights[0] - values[0], weights[1] - values[1]];
+                // The row vector times the inverse of the triangle.
+                let a = a / upper[0][0];
+                let b = (b - a * upper[0][1]) / upper[1][1];
+                a * a + b * b
+            };
+            let chosen = cost(best(pairs, step, weights, upper));
+            assert!((0..32).all(|point| cost(point) >= chosen), "{weights:?} {upper:?}");
         }
     }
 }

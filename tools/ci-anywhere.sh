@@ -3,11 +3,11 @@
 # bytes stand the other way round. What cannot be had is said and skipped.
 #
 #   bash tools/ci-anywhere.sh            all
-#   bash tools/ci-anywhere.sh riscv64    one: aarch64, riscv64, s390x, windows, node, chromium or firefox
+#   bash tools/ci-anywhere.sh riscv64    one: aarch64, riscv64, s390x, armv7, windows, node, chromium or firefox
 #
-# Debian has what it takes: qemu-user-static, gcc-riscv64-linux-gnu, libc6-dev-riscv64-cross, gcc-s390x-linux-gnu,
+# Debian has what it takes: qemu-user-static, gcc-arm-linux-gnueabihf, libc6-dev-armhf-cross, gcc-riscv64-linux-gnu, libc6-dev-riscv64-cross, gcc-s390x-linux-gnu,
 # libc6-dev-s390x-cross, wine, gcc-mingw-w64-x86-64, nodejs, chromium, firefox-esr; `rustup toolchain install nightly --component rust-src` and
-# `rustup target add x86_64-pc-windows-gnu` have the rest.
+# `rustup target add x86_64-pc-windows-gnu armv7-unknown-linux-gnueabihf` have the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$PWD/target/anywhere
@@ -80,6 +80,22 @@ s390x() {
     fi
 }
 
+# Addresses of 32 bits: the formats and, by their definitions, the products of all types.
+armv7() {
+    rustup target list --installed 2>/dev/null | grep -qx armv7-unknown-linux-gnueabihf || { skip armv7 "no standard library"; return; }
+    have arm-linux-gnueabihf-gcc || { skip armv7 "no arm-linux-gnueabihf-gcc"; return; }
+    have qemu-arm-static || { skip armv7 "no qemu-arm-static"; return; }
+    local out
+    if out=$(CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_LINKER=arm-linux-gnueabihf-gcc CARGO_TARGET_DIR=$target \
+        CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER="qemu-arm-static -L /usr/arm-linux-gnueabihf" \
+        cargo test --release --target armv7-unknown-linux-gnueabihf -p trine-formats -p trine-kernels --lib --tests 2>&1); then
+        printf '%-8s formats and kernels: %s tests passed\n' armv7 "$(printf '%s\n' "$out" | sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' | paste -sd+ | bc)"
+    else
+        printf '%s\n' "$out" | tail -20
+        failed=1
+    fi
+}
+
 windows() {
     rustup target list --installed 2>/dev/null | grep -qx x86_64-pc-windows-gnu || { skip windows "no standard library"; return; }
     have x86_64-w64-mingw32-gcc || { skip windows "no x86_64-w64-mingw32-gcc"; return; }
@@ -113,11 +129,11 @@ web() {
     esac
 }
 
-for system in ${1:-aarch64 riscv64 s390x windows node chromium firefox}; do
+for system in ${1:-aarch64 riscv64 s390x armv7 windows node chromium firefox}; do
     case $system in
-        aarch64 | riscv64 | s390x | windows) "$system" ;;
+        aarch64 | riscv64 | s390x | armv7 | windows) "$system" ;;
         node | chromium | firefox) web "$system" ;;
-        *) echo "error: '$system' is none of aarch64, riscv64, s390x, windows, node, chromium, firefox" >&2; exit 2 ;;
+        *) echo "error: '$system' is none of aarch64, riscv64, s390x, armv7, windows, node, chromium, firefox" >&2; exit 2 ;;
     esac
 done
 exit $failed

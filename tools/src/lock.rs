@@ -17,19 +17,29 @@ pub fn lock() {
 
 #[cfg(unix)]
 fn lock_all() -> Result<(), String> {
-    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-
     // Source pages of weights that were copied into other layouts were given back; they are not read in again for this.
     #[cfg(target_os = "linux")]
     let flags = MlockAllFlags::MCL_CURRENT | MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
     #[cfg(not(target_os = "linux"))]
     let flags = MlockAllFlags::MCL_CURRENT;
-    mlockall(flags).map_err(|e| match getrlimit(Resource::RLIMIT_MEMLOCK) {
-        Ok((limit, _)) if limit != RLIM_INFINITY => {
-            format!("{e}; the limit is {} KiB, `ulimit -l` raises it", limit / 1024)
-        }
-        _ => e.to_string(),
+    mlockall(flags).map_err(|e| match limit() {
+        Some(bytes) => format!("{e}; the limit is {} KiB, `ulimit -l` raises it", bytes / 1024),
+        None => e.to_string(),
     })
+}
+
+/// Bytes that may be locked, where the system says that it is not all.
+#[cfg(target_os = "linux")]
+fn limit() -> Option<u64> {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
+    let (limit, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
+    (limit != RLIM_INFINITY).then_some(limit)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn limit() -> Option<u64> {
+    None
 }
 
 #[cfg(not(unix))]

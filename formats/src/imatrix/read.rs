@@ -86,11 +86,11 @@ struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8], ImatrixError> {
+    fn take(&mut self, n: u64, what: &str) -> Result<&'a [u8], ImatrixError> {
         let left = &self.bytes[self.pos..];
-        match left.get(..n) {
+        match usize::try_from(n).ok().and_then(|n| left.get(..n)) {
             Some(taken) => {
-                self.pos += n;
+                self.pos += taken.len();
                 Ok(taken)
             }
             None => self.refuse(format!("{what} needs {n} bytes where {} are left", left.len())),
@@ -104,9 +104,9 @@ impl<'a> Rest<'a> {
     }
 
     /// A length, which must not be negative.
-    fn len(&mut self, what: &str) -> Result<usize, ImatrixError> {
+    fn len(&mut self, what: &str) -> Result<u64, ImatrixError> {
         let n = self.i32(what)?;
-        match usize::try_from(n) {
+        match u64::try_from(n) {
             Ok(n) => Ok(n),
             Err(_) => self.refuse(format!("{what} is {n}")),
         }
@@ -138,7 +138,7 @@ pub fn legacy(bytes: &[u8]) -> Result<Imatrix, ImatrixError> {
         if n == 0 {
             return rest.refuse(format!("entry {i} has no values"));
         }
-        let values = rest.take(n.saturating_mul(4), &format!("entry {i}: {n} values"))?;
+        let values = rest.take(4 * n, &format!("entry {i}: {n} values"))?;
         // A name that comes twice keeps its last values.
         out.entries.insert(name, Entry { sums: to_floats(values), counts: vec![calls.into()] });
     }

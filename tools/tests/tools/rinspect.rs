@@ -125,7 +125,7 @@ fn whether_trine_runs_a_model_is_said() {
             true,
         ),
         ("gpt2", "architecture gpt2: trine runs it (GPT-2, Cerebras-GPT), rconvert reads its checkpoints\n", true),
-        ("deci", "architecture deci: trine runs it (DeciLM, Llama Nemotron)\n", true),
+        ("dots3note", "architecture dots3note: trine runs it (dots.note 288B-A19B)\n", true),
         (
             "wavtokenizer-dec",
             "architecture wavtokenizer-dec: trine does not run it yet, it needs operations that no other model has\n",

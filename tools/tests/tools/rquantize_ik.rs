@@ -4,17 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use assert_cmd::Command;
 use tempfile::TempDir;
 use trine_formats::gguf::Dialect;
-use trine_testkit::tool::stdout;
+use trine_testkit::tool::{self, stdout};
 use trine_testkit::{gguf, trilm};
 
 use super::rquantize_size::{folder, loss, rquantize};
 
 /// The text and the hashes of the logits of a greedy run of the file with a set of kernels, the best one without a name.
 fn text(dir: &Path, isa: Option<&str>) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rgen"));
+    let mut command = tool::command(env!("CARGO_BIN_EXE_rgen"));
     command.current_dir(dir).args("-m out.gguf -p The -n 8 --temp 0 --logits-sha256".split(' '));
     stdout(command.envs(isa.map(|isa| ("TRINE_ISA", isa))).output().unwrap())
 }

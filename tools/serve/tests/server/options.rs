@@ -182,8 +182,8 @@ fn limits_of_requests() {
     assert!(tokens(&["--request-timeout", "0.01"]) < 400);
 }
 
-/// A server all of whose places are taken for as long as a connection is open: by texts of a client that reads nothing,
-/// which are longer than the buffers of a connection.
+/// A server all of whose places are taken for as long as a connection is open, or for a tenth of --stall-timeout: by texts of
+/// a client that reads nothing, which are longer than the buffers of a connection.
 fn taken(more: &[&str]) -> (Local, std::net::TcpStream) {
     let local = start(&[&["--parallel", "8"][..], more].concat());
     let body = json!({
@@ -204,10 +204,10 @@ fn has_place(local: &Local) -> bool {
 #[test]
 fn limits_of_those_that_wait() {
     let body = json!({"prompt": vec![30; 20], "max_tokens": 1});
-    let (local, place) = taken(&["--queue-timeout", "0.1"]);
+    let (local, place) = taken(&["--stall-timeout", "1000", "--queue-timeout", "0.1"]);
     post(local.to, "/v1/completions", &body).error(503);
     drop(place);
-    let (local, place) = taken(&["--max-queue-tokens", "30"]);
+    let (local, place) = taken(&["--stall-timeout", "1000", "--max-queue-tokens", "30"]);
     // One may wait, two would be more than 30 tokens.
     thread::scope(|s| {
         let (sender, answers) = std::sync::mpsc::channel();
@@ -225,7 +225,7 @@ fn limits_of_those_that_wait() {
 fn silence_is_filled_while_a_request_waits() {
     let body = json!({"prompt": "The", "max_tokens": 1, "stream": true});
     let bytes = request("POST", "/v1/completions", &[], body.to_string().as_bytes());
-    let (local, place) = taken(&["--stall-timeout", "100", "--sse-ping-interval", "1"]);
+    let (local, place) = taken(&["--stall-timeout", "1000", "--sse-ping-interval", "1"]);
     let mut waiting = open(local.to, &bytes);
     let mut told = Vec::new();
     while !told.ends_with(b":\n\n\r\n") {

@@ -46,9 +46,9 @@ impl Client {
         self.over
     }
 
-    /// True if it did not read when it was to hear last.
-    pub fn is_stalled(&self) -> bool {
-        self.stalled.is_some()
+    /// Since when it has not read.
+    pub fn stalled(&self) -> Option<Instant> {
+        self.stalled
     }
 
     /// Sends an event, behind those that wait.

@@ -354,7 +354,12 @@ impl Running {
 
     /// True if its client did not read when it heard last.
     pub fn is_stalled(&self) -> bool {
-        self.client.is_stalled()
+        self.client.stalled().is_some()
+    }
+
+    /// True if its client has not read for so long.
+    pub fn is_stalled_for(&self, time: Duration, now: Instant) -> bool {
+        self.client.stalled().is_some_and(|since| now.duration_since(since) >= time)
     }
 
     /// Its line in `/slots`.

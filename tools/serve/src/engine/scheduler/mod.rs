@@ -211,13 +211,14 @@ impl<B: Backend> Scheduler<B> {
         self.waiting.push_front(active.run);
     }
 
-    /// Preempts a request whose client does not read. False if all clients do.
-    fn preempt_stalled(&mut self) -> bool {
-        let stalled = self.active.iter().position(|a| a.run.is_stalled());
+    /// Preempts a request whose client has not read for a tenth of its patience. False if there is none.
+    fn preempt_stalled(&mut self, now: Instant) -> bool {
+        let time = self.options.stall_timeout / 10;
+        let stalled = self.active.iter().position(|a| a.run.is_stalled_for(time, now));
         stalled.map(|i| self.preempt(i)).is_some()
     }
 
-    /// Gives pages to requests that wait, as long as there are some, or somebody who holds them does not read.
+    /// Gives pages to requests that wait, as long as there are some, or somebody who holds them has not read for a while.
     fn admit(&mut self, now: Instant) {
         loop {
             let waiting = self.waiting.iter().enumerate();
@@ -226,7 +227,7 @@ impl<B: Backend> Scheduler<B> {
                 return;
             };
             if self.active.len() >= self.options.parallel {
-                match self.preempt_stalled() {
+                match self.preempt_stalled(now) {
                     true => continue,
                     false => return,
                 }
@@ -242,7 +243,7 @@ impl<B: Backend> Scheduler<B> {
             let all = self.backend.pages().budget();
             if !self.make_room(needed.min(all)) && !self.active.is_empty() {
                 drop(seq);
-                match self.preempt_stalled() {
+                match self.preempt_stalled(now) {
                     true => continue,
                     false => return,
                 }

@@ -290,12 +290,15 @@ fn a_client_that_does_not_read_is_let_go_and_delays_nobody() {
 #[test]
 fn clients_that_do_not_read_keep_no_place_from_others() {
     let model = model(2);
-    let mut world = World::new(&model, Options { parallel: 2, ..Options::default() });
+    let patience = Duration::from_secs(10);
+    let mut world = World::new(&model, Options { parallel: 2, stall_timeout: patience, ..Options::default() });
     let deaf = [20, 21].map(|prompt| world.submit(text(&model, prompt, 300)).expect("room"));
     deaf.iter().for_each(|&i| world.clients[i].reads = false);
     while world.round() {}
-    let silent = world.clock.now();
     let other = world.submit(text(&model, 25, 30)).expect("room");
+    assert!(!world.round(), "it may read on at once");
+    world.clock.advance(patience / 10);
+    let silent = world.clock.now();
     while world.clients[other].end.is_none() {
         assert!(world.round(), "the places are kept");
     }

@@ -43,6 +43,7 @@ pub enum Dtype {
     I64,
     F8E4M3,
     F8E5M2,
+    F8E8M0,
     F16,
     BF16,
     F32,
@@ -50,7 +51,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    const ALL: [(Dtype, &'static str, u64); 15] = [
+    const ALL: [(Dtype, &'static str, u64); 16] = [
         (Dtype::Bool, "BOOL", 1),
         (Dtype::U8, "U8", 1),
         (Dtype::I8, "I8", 1),
@@ -62,6 +63,7 @@ impl Dtype {
         (Dtype::I64, "I64", 8),
         (Dtype::F8E4M3, "F8_E4M3", 1),
         (Dtype::F8E5M2, "F8_E5M2", 1),
+        (Dtype::F8E8M0, "F8_E8M0", 1),
         (Dtype::F16, "F16", 2),
         (Dtype::BF16, "BF16", 2),
         (Dtype::F32, "F32", 4),

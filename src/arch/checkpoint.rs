@@ -57,6 +57,8 @@ pub struct Checkpoint {
     /// How the rows of queries, keys and values stand in the one matrix that holds all of them; `None` where there are
     /// three.
     pub fused: Option<Fused>,
+    /// Tensors keep the type of the checkpoint, and matrices of eight bits become Q8_0, whatever type was chosen.
+    pub keeps_types: bool,
     /// Matrices of blocks have a row per input, not per output (GPT-2's `Conv1D`).
     pub transposed: bool,
     /// True if the elements of a head that RoPE turns together are neighbours in the checkpoint already.
@@ -361,6 +363,7 @@ impl Checkpoint {
         first_twice: &[],
         tensor_keys: &[],
         gains: &[],
+        keeps_types: false,
         steps: &[],
         left_out: &[],
         fused: None,
@@ -414,7 +417,7 @@ impl Checkpoint {
     /// block `block`, if of one.
     #[cfg(feature = "convert")]
     pub(crate) fn full_name(&self, block: Option<u32>, name: &str) -> String {
-        let root = self.root;
+        let root = if self.root.is_empty() { String::new() } else { format!("{}.", self.root) };
         if self.halves {
             return match (block, name.split_once('.')) {
                 (Some(n), Some((half, name))) => format!("{half}.{}.{n}.{name}", self.blocks),
@@ -422,10 +425,10 @@ impl Checkpoint {
             };
         }
         match block {
-            Some(n) if !self.stacks.is_empty() => format!("{root}.*.{}.{n}.{name}", self.blocks),
-            Some(n) => format!("{root}.{}.{n}.{name}", self.blocks),
+            Some(n) if !self.stacks.is_empty() => format!("{root}*.{}.{n}.{name}", self.blocks),
+            Some(n) => format!("{root}{}.{n}.{name}", self.blocks),
             None if name.starts_with("lm_head.") || name.starts_with("embed_out.") => name.to_owned(),
-            None => format!("{root}.{name}"),
+            None => format!("{root}{name}"),
         }
     }
 }

@@ -244,8 +244,20 @@ impl Key {
         Key::RmsEpsilon,
     ];
 
+    /// The same without the width of a feed-forward network, which models of experts alone lack.
+    pub(super) const USUAL_SHAPES: &'static [Key] = &[
+        Key::Blocks,
+        Key::Context,
+        Key::Embedding,
+        Key::Heads,
+        Key::KvHeads,
+        Key::RopeScaling,
+        Key::RopeBase,
+        Key::RmsEpsilon,
+    ];
+
     /// Those of experts behind them.
-    const OF_EXPERTS: &'static [Key] = &[Key::Experts, Key::ExpertsUsed, Key::ExpertGroups, Key::Gating];
+    pub(super) const OF_EXPERTS: &'static [Key] = &[Key::Experts, Key::ExpertsUsed, Key::ExpertGroups, Key::Gating];
 
     /// The keys that llama.cpp's converter writes for most classes.
     pub(super) const USUAL: &'static [Key] =

@@ -66,6 +66,11 @@ pub enum Step {
     Pieces(&'static str),
     /// Values divided by 2 once more behind every so many blocks, a number of `config.json`.
     HalvedEvery(&'static str),
+    /// A table of the experts that every token goes to in the first blocks, a number of `config.json`: it becomes 32-bit
+    /// numbers and stands first.
+    ExpertsOfTokens(&'static str),
+    /// A tensor that counts for nothing in the first blocks, a number of `config.json`.
+    BehindBlocks(&'static str),
     /// Gains that are stored less a fifth.
     PlusFifth,
     /// Gains that are stored less 5^-1.5.

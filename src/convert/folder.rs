@@ -250,6 +250,11 @@ impl Files {
         Ok(tensors)
     }
 
+    /// Files that are read as they are.
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
     fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|(path, _)| path.as_path())
     }

@@ -195,9 +195,10 @@ impl HParams {
         match self.str(key) {
             Some("softmax") => Ok(Some(1)),
             Some("sigmoid") => Ok(Some(2)),
+            Some("sqrtsoftplus") => Ok(Some(4)),
             other => {
                 let other = other.unwrap_or_default();
-                Err(wrong(format!("'{key}' is '{other}'; known are softmax and sigmoid")))
+                Err(wrong(format!("'{key}' is '{other}'; known are softmax, sigmoid and sqrtsoftplus")))
             }
         }
     }

@@ -43,6 +43,7 @@ fn values(folder: &Folder, index: usize) -> Result<Result<Vec<f32>, String>, Con
         ones: 0,
         flat: false,
         role: Role::Vector,
+        ty: None,
     };
     let (mut raw, mut out) = (Vec::new(), Vec::new());
     stored.fetch(&folder.shards, 0..1, &mut raw, &mut out).map_err(|fault| fault.blame(&stored))?;

@@ -89,7 +89,7 @@ impl Plan {
             Content::Stored(s) => s.work(),
             Content::Mxfp4(experts) => experts.work(),
             Content::Codes { stored, rule, .. } => widely::work(stored, rule),
-            Content::Computed(_) | Content::Longs(_) | Content::Scales => 0,
+            Content::Computed(_) | Content::Longs(_) | Content::Ints(_) | Content::Scales => 0,
         };
         self.rows.iter().map(work).sum()
     }
@@ -138,9 +138,11 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     });
     // the type of the weights is that of the tensors that are stored
     let packed = Packed::take(&mut folder, &h, &source)?;
-    match packed.any() {
-        true => notes.push("experts keep their codes and scales of MXFP4".to_owned()),
-        false => notes.extend(quantized::all(&mut folder, &h)?),
+    if packed.any() {
+        notes.push("experts keep their codes and scales of MXFP4".to_owned());
+    }
+    if packed.beside {
+        notes.extend(quantized::all(&mut folder, &h)?);
     }
     let beside = Beside::read(&folder, dense)?;
     let (mut keys, mut of_tensors) = (Metadata::default(), Metadata::default());
@@ -192,6 +194,10 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
     general::write(&mut meta, &folder, &config, &size, options.name.as_deref())?;
     keys.iter().for_each(|(key, value)| meta.put(key, value.clone()));
     vocab.into_iter().for_each(|(key, value)| meta.put(&key, value));
+    // a place for a template that the folder lacks
+    if meta.get_str(TEMPLATE).is_ok_and(|text| text == Some("")) {
+        meta.remove(TEMPLATE);
+    }
     let mut inputs = folder.inputs();
     inputs.extend(target.iter().flat_map(|target| target.folder.inputs()));
     if let Some(header) = &header {
@@ -207,6 +213,9 @@ pub fn plan(path: &Path, options: &Options) -> Result<Plan, ConvertError> {
         files: folder.shards,
     })
 }
+
+/// The key of the chat template.
+const TEMPLATE: &str = "tokenizer.chat_template";
 
 /// The projections of vectors that are to be a part of the file; those that are not are noted.
 fn projections(
@@ -302,6 +311,7 @@ impl Planner<'_> {
             weights: &weights,
             // widely linear models keep the order of the checkpoint
             keep_order: self.options.widely.is_some(),
+            files: self.folder.shards.count(),
         };
         let mut work = Rows::new(self.folder, reader, self.outtype, &mut self.notes, rows);
         std::mem::swap(&mut work.problems, &mut wrong);

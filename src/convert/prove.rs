@@ -61,6 +61,7 @@ fn wrong(rows: &[Row], matrices: &[usize], files: &Files, ty: TypeId) -> Result<
     let mut wrong = Vec::new();
     for &n in matrices {
         if let Content::Stored(stored) = &rows[n].content
+            && stored.ty.is_none()
             && let Some(why) = why_not(&rows[n].source, stored, files, ty)?
         {
             wrong.push((n, why));

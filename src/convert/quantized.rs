@@ -261,8 +261,9 @@ impl<'a> Finder<'a> {
             return Ok(None);
         }
         let names = [format!("{}_scale_inv", t.name), format!("{}_scale", t.name)];
-        let mistral = t.name.strip_suffix("weight").map(|base| format!("{base}qscale_weight"));
-        let name = names.iter().chain(&mistral).find(|n| self.tensors.contains_key(n.as_str()));
+        let base = t.name.strip_suffix("weight");
+        let others = base.map(|base| ["qscale_weight", "scale"].map(|end| format!("{base}{end}")));
+        let name = names.iter().chain(others.iter().flatten()).find(|n| self.tensors.contains_key(n.as_str()));
         let scales = self.part(source, name.unwrap_or(&names[0]).clone(), taken)?;
         let [.., rows, columns] = t.shape[..] else {
             return Err(format!("'{}' is quantized and of shape {:?}, which is no matrix", t.name, t.shape));
@@ -464,7 +465,7 @@ fn shape(part: &Raw, expected: &[u64], why: impl Fn() -> String) -> Result<(), S
 /// Checks that scales are floats.
 fn floats(scales: &Raw) -> Result<(), String> {
     match scales.dtype {
-        Dtype::F16 | Dtype::BF16 | Dtype::F32 => Ok(()),
+        Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F8E8M0 => Ok(()),
         other => Err(format!("'{}' is of type {}, expected floats", scales.name, other.name())),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use trine_formats::safetensors::{Dtype, Tensor};
+use trine_formats::types::TypeId;
 
 use super::hparams::HParams;
 use super::place::Use;
@@ -30,6 +31,8 @@ pub(super) struct Reader<'a> {
     pub weights: &'a Weights,
     /// True if the rows of heads keep the order of the checkpoint.
     pub keep_order: bool,
+    /// Files of the checkpoint; those of higher numbers are quantized matrices.
+    pub files: usize,
 }
 
 /// Rows of a matrix that stand together, or in equal distances.
@@ -150,10 +153,23 @@ impl Reader<'_> {
                         () if has(Step::InFloats) => Role::Router,
                         () => part.tensor.role,
                     },
+                    ty: self.kept_type(t, shard),
                 },
             ));
         }
         Ok(made)
+    }
+
+    /// The type of a tensor in the file, where the class keeps those of the checkpoint: matrices of eight bits become Q8_0
+    /// (`DeepseekV4Model.tensor_force_quant` of the reference).
+    fn kept_type(&self, t: &Tensor, shard: usize) -> Option<TypeId> {
+        match (t.dtype, t.shape.len()) {
+            _ if !self.source.checkpoint.keeps_types => None,
+            (_, 2..) if shard >= self.files => Some(TypeId::Q8_0),
+            (Dtype::F32, _) => Some(TypeId::F32),
+            (Dtype::BF16, 2..) => Some(TypeId::BF16),
+            _ => None,
+        }
     }
 
     /// Rows of a head whose halves become neighbours.

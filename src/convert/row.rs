@@ -16,6 +16,8 @@ pub(super) enum Content {
     Mxfp4(Experts),
     /// Whole numbers of 64 bits.
     Longs(Vec<i64>),
+    /// The same of 32 bits.
+    Ints(Vec<i32>),
     /// The words of a widely linear matrix.
     Codes {
         stored: Stored,
@@ -48,7 +50,7 @@ impl Row {
         match &self.content {
             Content::Codes { stored, .. } => stored.rows * stored.columns,
             Content::Scales => 0,
-            Content::Stored(_) | Content::Mxfp4(_) | Content::Computed(_) | Content::Longs(_) => {
+            Content::Stored(_) | Content::Mxfp4(_) | Content::Computed(_) | Content::Longs(_) | Content::Ints(_) => {
                 self.shape.iter().product()
             }
         }

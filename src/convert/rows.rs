@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use trine_formats::safetensors::Tensor;
+use trine_formats::safetensors::{Dtype, Tensor};
 use trine_formats::types::TypeId;
 
 use super::drafters;
 use super::error::Problems;
-use super::folder::Folder;
+use super::folder::{Folder, Source as OfFolder};
 use super::outtype::OutType;
 use super::place::{Place, Use};
 use super::reading::Reader;
@@ -84,6 +84,7 @@ impl<'a> Rows<'a> {
     pub fn all(mut self) -> Problems {
         let folder = self.folder;
         let mut last = Vec::new();
+        let mut tables: BTreeMap<u32, Row> = BTreeMap::new();
         for s in &folder.tensors {
             let t = &s.tensor;
             if self.is_scale(&t.name) {
@@ -91,6 +92,13 @@ impl<'a> Rows<'a> {
             }
             match self.source.place(&t.name) {
                 Place::Ignored => {}
+                Place::Here(Some(n), what) if self.is_unused(n, &what) => {}
+                Place::Here(Some(n), what) if matches!(what.steps, [Step::ExpertsOfTokens(_)]) => {
+                    match self.experts_of_tokens(s, n, &what) {
+                        Ok(row) => drop(tables.insert(n, row)),
+                        Err(problem) => self.problems.push(problem),
+                    }
+                }
                 Place::Here(None, what) if self.left_out(&what) || self.is_copy(&t.name, &what) => {}
                 Place::Here(None, what) if what.steps.contains(&Step::TokenOffsets) => {
                     match drafters::tokens(folder, s, self.source.target_tokens) {
@@ -125,6 +133,8 @@ impl<'a> Rows<'a> {
             }
         }
         self.rows.extend(last);
+        self.rows.splice(0..0, tables.into_values());
+        self.missing_tables();
         self.missing();
         self.problems
     }
@@ -150,6 +160,49 @@ impl<'a> Rows<'a> {
             self.rows.push(Row { name, source: "config.json".into(), from: "F32", shape, ty: TypeId::F32, content });
         }
         Ok(())
+    }
+
+    /// The first blocks, as many as a number of `config.json`.
+    fn first_blocks(&self, key: &str) -> u32 {
+        self.reader.h.u32(key).ok().flatten().unwrap_or(0)
+    }
+
+    /// True if a tensor counts for nothing in block `n`, where a table says which experts a token goes to or none does.
+    fn is_unused(&self, n: u32, what: &Use) -> bool {
+        what.steps.iter().any(|step| match step {
+            Step::BehindBlocks(key) => n < self.first_blocks(key),
+            Step::ExpertsOfTokens(key) => n >= self.first_blocks(key),
+            _ => false,
+        })
+    }
+
+    /// The table of the experts that every token goes to in block `n`, as numbers of 32 bits.
+    fn experts_of_tokens(&mut self, s: &OfFolder, n: u32, what: &Use) -> Result<Row, String> {
+        let t = &s.tensor;
+        let described = what.tensors[0];
+        let name = gguf_name(Some(n), described);
+        self.found.insert(name.clone(), t.name.clone());
+        let wanted = self.source.sizes_of(Some(n)).gguf_shape(described);
+        let shape: Vec<u64> = t.shape.iter().rev().copied().collect();
+        if shape != wanted || !matches!(t.dtype, Dtype::I64 | Dtype::I32) {
+            let dtype = t.dtype.name();
+            return Err(format!(
+                "'{}' has shape {:?} and type {dtype}, expected whole numbers {wanted:?}",
+                t.name, t.shape
+            ));
+        }
+        let mut bytes = vec![0; t.bytes as usize];
+        self.folder.shards.read(s.shard, t.offset, &mut bytes).map_err(|e| e.to_string())?;
+        let all: Vec<i64> = match t.dtype {
+            Dtype::I64 => bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b)).collect(),
+            _ => bytes.as_chunks().0.iter().map(|b| i64::from(i32::from_le_bytes(*b))).collect(),
+        };
+        let experts = self.source.sizes.experts as i64;
+        if let Some(wrong) = all.iter().find(|id| !(0..experts).contains(*id)) {
+            return Err(format!("'{}' names expert {wrong} of {experts}", t.name));
+        }
+        let content = Content::Ints(all.into_iter().map(|id| id as i32).collect());
+        Ok(Row { name, source: t.name.clone(), from: t.dtype.name(), shape, ty: TypeId::I32, content })
     }
 
     /// True if a tensor is one that the checkpoint has had under another name already.
@@ -274,6 +327,7 @@ impl<'a> Rows<'a> {
             Role::ByRows | Role::ByColumns => self.outtype.matrix,
             _ => TypeId::F32,
         };
+        let ty = stored.ty.unwrap_or(ty);
         let mut shape = match described.shape {
             [] if stored.rows == 1 => vec![stored.columns],
             [] => vec![stored.columns, stored.rows],
@@ -352,6 +406,20 @@ impl<'a> Rows<'a> {
             self.push(stack.block, stack.tensor, source, stack.from, stored)?;
         }
         Ok(())
+    }
+
+    /// Notes the tables of the experts of tokens that the first blocks lack.
+    fn missing_tables(&mut self) {
+        let source = self.source;
+        for &(pattern, steps) in source.checkpoint.steps {
+            let [Step::ExpertsOfTokens(key)] = steps else { continue };
+            for n in 0..self.first_blocks(key).min(source.layers) {
+                let described = source.block(n).find(|t| source.names(t).any(|hf| hf == pattern));
+                if described.is_some_and(|t| !self.found.contains_key(&gguf_name(Some(n), t))) {
+                    self.problems.push(format!("'{}' is missing", source.checkpoint.full_name(Some(n), pattern)));
+                }
+            }
+        }
     }
 
     /// Notes the required tensors that are missing.

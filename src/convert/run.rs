@@ -43,6 +43,10 @@ pub fn run(plan: &Plan, out: &Path, progress: &mut dyn Progress) -> Result<u64, 
                 let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 writer.tensor(&row.name, &bytes)?;
             }
+            Content::Ints(values) => {
+                let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+                writer.tensor(&row.name, &bytes)?;
+            }
             Content::Codes { stored, rule, shape } => {
                 let what = (stored, rule, shape);
                 let done = &mut |bytes| progress.advance(bytes);
@@ -110,7 +114,7 @@ fn convert(
                 stored.apply(source, &scales, scratch);
                 stored.order(scratch);
                 // the plan has proved that such types hold the row
-                if !exact::knows(row.ty) || exact::encode(row.ty, scratch, bytes).is_err() {
+                if stored.ty.is_some() || !exact::knows(row.ty) || exact::encode(row.ty, scratch, bytes).is_err() {
                     encode(scratch, None, bytes);
                 }
                 too_large(row.ty, scratch).map(|(column, v)| (source, column, v))

@@ -87,6 +87,8 @@ pub(super) struct Stored {
     pub flat: bool,
     /// The role that decides its type in the file.
     pub role: Role,
+    /// That type, where the checkpoint's decides it; values are rounded to it.
+    pub ty: Option<TypeId>,
 }
 
 /// A value that cannot be used.
@@ -365,6 +367,7 @@ mod tests {
             ones: 0,
             flat: false,
             role: Role::ByRows,
+            ty: None,
         }
     }
 

@@ -12,6 +12,15 @@ pub fn e5m2(bits: u8) -> f32 {
     float8(bits, 2, 15, bits & 0x7C == 0x7C)
 }
 
+/// The value of an exponent (`F8_E8M0`): bias 127, without a sign; 0xFF is no number.
+pub fn e8m0(bits: u8) -> f32 {
+    match bits {
+        0 => f32::from_bits(1 << 22),
+        0xFF => f32::NAN,
+        bits => f32::from_bits(u32::from(bits) << 23),
+    }
+}
+
 fn float8(bits: u8, mantissa_bits: u32, bias: i32, none: bool) -> f32 {
     if none {
         return f32::NAN;
@@ -34,6 +43,7 @@ pub fn element(dtype: Dtype) -> Option<fn(u8) -> f32> {
     match dtype {
         Dtype::F8E4M3 => Some(e4m3),
         Dtype::F8E5M2 => Some(e5m2),
+        Dtype::F8E8M0 => Some(e8m0),
         Dtype::I8 => Some(|bits| f32::from(bits as i8)),
         _ => None,
     }
@@ -55,6 +65,11 @@ mod tests {
         {
             assert_eq!(e5m2(bits), value, "{bits:#x}");
         }
+        let least = f32::MIN_POSITIVE;
+        for (bits, value) in [(0u8, least / 2.0), (1, least), (126, 0.5), (127, 1.0), (128, 2.0), (254, 2.0 / least)] {
+            assert_eq!(e8m0(bits), value, "{bits:#x}");
+        }
+        assert!(e8m0(0xFF).is_nan());
         assert!(e4m3(0x7F).is_nan() && e4m3(0xFF).is_nan() && e5m2(0x7C).is_nan() && e5m2(0xFE).is_nan());
     }
 }

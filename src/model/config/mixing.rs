@@ -4,7 +4,7 @@ use trine_formats::gguf::Value;
 
 use super::keys::Keys;
 use super::position::flags;
-use crate::arch::rules::{Mixing as Rule, Recurrence};
+use crate::arch::rules::{ExpertWidth, Mixing as Rule, Recurrence};
 use crate::arch::{Arch, Recurrent};
 use crate::ops::lightning::Lightning;
 
@@ -153,7 +153,9 @@ pub fn counts(k: &mut Keys<'_>, arch: &Arch, n_layer: usize) -> Counts {
             Counts { n_head, n_head_kv, n_ff, own, blocks }
         }
         Rule::Attention | Rule::Both(_) => {
-            let n_ff = k.count_per_layer(FF, None);
+            // models of experts alone, whose width has a key of its own, may lack that of what they do not have
+            let alone = arch.block.is_empty() && arch.experts.width == ExpertWidth::Key;
+            let n_ff = k.count_per_layer(FF, alone.then_some(1));
             let n_head = k.count_per_layer(HEADS[0], None);
             Counts {
                 n_head,

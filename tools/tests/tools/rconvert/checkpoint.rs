@@ -135,6 +135,7 @@ impl Checkpoint {
             "BOOL" => ("BOOL", 1),
             "U32" => ("U32", 4),
             "F8_E4M3" => ("F8_E4M3", 1),
+            "F8_E8M0" => ("F8_E8M0", 1),
             other => panic!("{other}"),
         };
         let whole = |v: f32, of: f32| ((v + 0.5) * of) as u32;

@@ -59,6 +59,9 @@ fn parts_of_a_tensor_that_are_missing_are_named() {
             format!("{k3}block_sparse_moe.experts.3.w2.weight_packed"),
             "experts.3.w2.weight_packed' is missing",
         ),
+        ("deepseek4", "layers.1.ffn.experts.2.w1.scale".into(), "layers.1.ffn.experts.2.w1.scale' is missing"),
+        ("deepseek4", "layers.1.attn.wo_b.scale".into(), "'layers.1.attn.wo_b.weight' is quantized"),
+        ("deepseek4", "layers.0.ffn.gate.tid2eid".into(), "'layers.0.ffn.gate.tid2eid' is missing"),
         ("qwen4exp", format!("{qwen}ngram_heads_offsets"), "there is no tensor '…ple_embedding.ngram_heads_offsets'"),
     ] {
         let mut damaged = checkpoint(name);
@@ -71,4 +74,20 @@ fn parts_of_a_tensor_that_are_missing_are_named() {
     damaged.tensors.remove(&format!("{qwen}ngram_embedding.shard_2.weight")).expect("a piece");
     let line = refused(&damaged, &[]);
     assert!(line.contains("per_layer_token_embd.weight has 40"), "{line}");
+}
+
+#[test]
+fn tables_of_the_experts_of_tokens_name_experts() {
+    let table = "layers.0.ffn.gate.tid2eid";
+    for (line, why) in [
+        ("I64=0,1,2,3,4,0 3 2", "has shape [3, 2] and type I64, expected whole numbers [2, 12]"),
+        ("F32 12 2", "has shape [12, 2] and type F32, expected whole numbers [2, 12]"),
+        ("I64=0,1,2,3,4,0,0,1,2,3,0,1,0,1,2,3,0,1,0,1,2,3,0,1 12 2", "names expert 4 of 4"),
+        ("I64=0,1,2,3,-1,0,0,1,2,3,0,1,0,1,2,3,0,1,0,1,2,3,0,1 12 2", "names expert -1 of 4"),
+    ] {
+        let mut damaged = checkpoint("deepseek4");
+        damaged.tensors.remove(table).expect("a table");
+        let said = refused(&damaged.list("", &format!("{table} {line}")), &[]);
+        assert!(said.contains(why), "{said}");
+    }
 }

@@ -339,3 +339,15 @@ fn vocabularies_without_the_tokens_of_images_are_refused() {
         ["tensor token_embd.weight: it has 160 rows, and tokens 4 to 8196 are those of images"]
     );
 }
+
+#[test]
+fn keys_as_wide_as_those_of_the_indexer_are_refused() {
+    for (name, from, to) in [
+        ("deepseek32-moe", "indexer.key_length u32 128", "indexer.key_length u32 576"),
+        ("deepseek4-long", "indexer.key_length u32 128", "indexer.key_length u32 48"),
+    ] {
+        let refused = replaced(name, from, to);
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert!(refused[0].contains("llama.cpp rotates the cached keys"), "{refused:?}");
+    }
+}

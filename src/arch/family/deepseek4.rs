@@ -44,7 +44,7 @@ pub const DEEPSEEK4: Arch = Arch {
         SHARED,
     ],
     streams: Streams::MixedWeighed,
-    attention: Attention { indexed: true, compressed: true, ..Attention::USUAL },
+    attention: Attention { indexed: true, turned_like_indexer: true, compressed: true, ..Attention::USUAL },
     rope: RopeRule {
         partial: true,
         base: "attention.compress_rope_freq_base",

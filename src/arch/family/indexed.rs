@@ -54,7 +54,12 @@ pub const DEEPSEEK32: Arch = Arch {
     models: "DeepSeek 3.2",
     block: begun!(DEEPSEEK32_MIXING, GATED_FFN),
     expert_block: begun!(DEEPSEEK32_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
-    attention: Attention { indexed: true, temperature: Temperature::None, ..DEEPSEEK2.attention },
+    attention: Attention {
+        indexed: true,
+        turned_like_indexer: true,
+        temperature: Temperature::None,
+        ..DEEPSEEK2.attention
+    },
     rope: MISTRAL4.rope,
     experts: ExpertRule { gating: GatingRule::Key(None), ..DEEPSEEK2.experts },
     scaled: ALL_SCALES,
@@ -117,7 +122,7 @@ pub const HY_V4: Arch = Arch {
     block: begun!(HY_V4_MIXING, GATED_FFN),
     expert_block: begun!(HY_V4_MIXING, EXPERTS, CHOICE_BIAS_OPTIONAL, SHARED),
     streams: Streams::Weighed,
-    attention: Attention { scale: ScoreScale::HeadSize, ..DEEPSEEK32.attention },
+    attention: Attention { scale: ScoreScale::HeadSize, turned_like_indexer: false, ..DEEPSEEK32.attention },
     rope: GLM_DSA.rope,
     feed_forward: FeedForward { clamp: GateClamp::Before, ..DEEPSEEK32.feed_forward },
     scaled: &[],

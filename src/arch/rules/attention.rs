@@ -15,6 +15,9 @@ pub struct Attention {
     /// True if an indexer chooses the positions to attend to, at most `attention.indexer.top_k`. It chooses all
     /// positions of sequences up to that length, and trine refuses longer ones.
     pub indexed: bool,
+    /// True if llama.cpp rotates cached keys where they are as wide as those of the indexer, as it does with the indexer's
+    /// own. trine refuses such files.
+    pub turned_like_indexer: bool,
     /// True if queries attend to a window, and in some blocks to compressed keys of all positions; keys are values, and
     /// the position's turn is taken back from what is attended to.
     pub compressed: bool,
@@ -147,6 +150,7 @@ impl Attention {
         ahead: false,
         latent: false,
         indexed: false,
+        turned_like_indexer: false,
         compressed: false,
         scale: ScoreScale::HeadSize,
         softcap: ScoreCap::None,

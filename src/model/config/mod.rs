@@ -8,6 +8,7 @@ mod encoder;
 mod experts;
 mod feed_forward;
 mod header;
+mod indexed;
 mod keys;
 mod latent;
 mod layers;
@@ -381,7 +382,7 @@ impl Config {
             eps,
             head_eps: None,
             original_context: original_context as usize,
-            indexed: indexed(k, arch, compressed.as_ref()),
+            indexed: indexed::positions(k, arch, compressed.as_ref(), n_embd / n_head),
             compressed,
             turned,
             window,
@@ -409,22 +410,6 @@ impl Config {
             vectors: vectors::vectors(k, arch, n_embd),
             rotated,
         }
-    }
-}
-
-/// Positions of the longest sequence in which an indexer chooses all.
-fn indexed(k: &mut Keys<'_>, arch: &Arch, compressed: Option<&Compressed>) -> Option<usize> {
-    if !arch.attention.indexed {
-        return None;
-    }
-    const TAIL: &str = "attention.indexer.kpool_select_tail";
-    if k.bool(TAIL) == Some(false) {
-        k.wrong(TAIL, "is false; trine can run models whose indexer chooses the positions behind the last whole pool");
-    }
-    let most = k.count("attention.indexer.top_k", u32::MAX);
-    match compressed {
-        Some(compressed) => compressed.indexed(most),
-        None => Some(most),
     }
 }
 

@@ -76,7 +76,9 @@ fn checkpoints_have_names_for_all_tensors() {
             let gainless = t.role == Role::PlainNorm;
             // Computed from the configuration.
             let computed = t.gguf == "rope_freqs.weight";
-            let named = !t.hf.is_empty() || own(&t.gguf) || apart || gainless || computed || !t.required;
+            let beside = checkpoint.beside.iter().any(|other| other.gguf == t.gguf)
+                || checkpoint.packed.iter().any(|(_, to)| to.contains(&t.gguf));
+            let named = !t.hf.is_empty() || own(&t.gguf) || beside || apart || gainless || computed || !t.required;
             assert!(named, "{}: {}", arch.name, t.gguf);
         }
         for (name, to) in checkpoint.names {

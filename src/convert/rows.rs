@@ -434,7 +434,9 @@ impl<'a> Rows<'a> {
             if !required || ranked || t.role == Role::PlainNorm || self.found.contains_key(&name) {
                 continue;
             }
-            let Some(hf) = source.names(t).next() else {
+            // of a tensor in another shape than the architecture's, the name stands beside
+            let beside = || source.checkpoint.beside.iter().find(|other| other.gguf == t.gguf);
+            let Some(hf) = source.names(t).next().or_else(|| Some(beside()?.hf)) else {
                 continue;
             };
             let full = source.checkpoint.full_name(block, hf);

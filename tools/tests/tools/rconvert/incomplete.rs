@@ -62,6 +62,7 @@ fn parts_of_a_tensor_that_are_missing_are_named() {
         ("deepseek4", "layers.1.ffn.experts.2.w1.scale".into(), "layers.1.ffn.experts.2.w1.scale' is missing"),
         ("deepseek4", "layers.1.attn.wo_b.scale".into(), "'layers.1.attn.wo_b.weight' is quantized"),
         ("deepseek4", "layers.0.ffn.gate.tid2eid".into(), "'layers.0.ffn.gate.tid2eid' is missing"),
+        ("deepseek4", "layers.0.attn.wo_a.weight".into(), "'layers.0.attn.wo_a.weight' is missing"),
         ("qwen4exp", format!("{qwen}ngram_heads_offsets"), "there is no tensor '…ple_embedding.ngram_heads_offsets'"),
     ] {
         let mut damaged = checkpoint(name);

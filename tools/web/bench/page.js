@@ -49,8 +49,10 @@ async function trine(url, threads) {
     };
 }
 
-async function wllama(url, threads) {
-    const engine = new Wllama({ default: "/wllama/wasm/wllama.wasm" }, { suppressNativeLog: true });
+/** `letter` is a token that wllama is made to choose: its answers must be UTF-8, which random weights do not write. */
+async function wllama(url, threads, letter) {
+    const note = (...what) => said.push(what.join(" "));
+    const engine = new Wllama({ default: "/wllama/wasm/wllama.wasm" }, { logger: { debug: note, log: note, warn: note, error: note } });
     const file = await (await fetch(url)).blob();
     await engine.loadModel([file], { n_ctx: CONTEXT, n_threads: threads, n_gpu_layers: 0, n_parallel: 1 });
     if (engine.getNumThreads() !== threads) throw new Error(`wllama has ${engine.getNumThreads()} threads`);
@@ -59,7 +61,7 @@ async function wllama(url, threads) {
             const begun = performance.now();
             const times = [];
             let timings;
-            const options = { prompt: text, temperature: 0, max_tokens: TOKENS, ignore_eos: true, cache_prompt: false, stream: true };
+            const options = { prompt: text, temperature: 0, max_tokens: TOKENS, ignore_eos: true, cache_prompt: false, stream: true, logit_bias: { [letter]: 1e4 } };
             for await (const chunk of await engine.createCompletion(options)) {
                 timings = chunk.timings ?? timings;
                 if (!chunk.choices[0]?.finish_reason) times.push(performance.now());
@@ -77,7 +79,7 @@ const median = (numbers) => numbers.sort((a, b) => a - b)[numbers.length >> 1];
 async function measure(file, threads) {
     const url = new URL(`/models/${file}`, location).href;
     const ours = await trine(url, threads);
-    const theirs = await wllama(url, threads);
+    const theirs = await wllama(url, threads, (await ours.model.tokenize("a")).at(-1));
     const seen = { trine: [], wllama: [] };
     // The first turn is not counted: browsers compile in it.
     for (let turn = 0; turn <= TURNS; turn++) {
@@ -100,12 +102,14 @@ async function measure(file, threads) {
 }
 
 const results = [];
+/** The messages of wllama, whose last lines tell more than its errors. */
+const said = [];
 let error;
 try {
     for (const file of asked.get("files").split(",")) {
         for (const threads of asked.get("threads").split(",")) results.push(await measure(file, Number(threads)));
     }
 } catch (e) {
-    error = `${e.stack ?? e.message}`;
+    error = `${e.message}\n${said.slice(-5).join("\n")}`;
 }
 await fetch("/result", { method: "POST", body: JSON.stringify({ results, error, agent: navigator.userAgent }) });

@@ -311,8 +311,17 @@ impl<'a> Mixture<'a> {
 /// ik_llama.cpp's types, what that takes, and Q5_1 where it has a type of its own of 6 bits.
 /// `None`: it has no replacement and gives up.
 pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
-    let block = |ty: TypeId| ty.info().map_or(1, |t| t.block as u64);
-    let smaller = match wanted {
+    let smaller = of_smaller_blocks(wanted)?;
+    Some(if columns.is_multiple_of(block(smaller)) { smaller } else { TypeId::F16 })
+}
+
+fn block(ty: TypeId) -> u64 {
+    ty.info().map_or(1, |t| t.block as u64)
+}
+
+/// The type of smaller blocks in the place of `wanted`, which is its own where its blocks are small.
+pub(super) fn of_smaller_blocks(wanted: TypeId) -> Option<TypeId> {
+    Some(match wanted {
         TypeId::IQ1_S
         | TypeId::IQ1_M
         | TypeId::IQ2_XXS
@@ -333,6 +342,5 @@ pub fn replacement(wanted: TypeId, columns: u64) -> Option<TypeId> {
         TypeId::Q6_K | TypeId::IQ6_K => TypeId::Q8_0,
         other if block(other) <= 32 => other,
         _ => return None,
-    };
-    Some(if columns.is_multiple_of(block(smaller)) { smaller } else { TypeId::F16 })
+    })
 }

@@ -9,6 +9,7 @@ use super::encoder::Encoder;
 use super::ftype::{Target, nearest};
 use super::gptq::Gptq;
 use super::imatrix::Importance;
+use super::mixture::of_smaller_blocks;
 use super::overrides::{KvOverride, RecipeError, bad};
 use super::row::Reason;
 use super::widely;
@@ -104,32 +105,10 @@ impl Fallback {
         match self {
             Fallback::Never => false,
             Fallback::Always => true,
-            Fallback::Mixtures => matches!(
-                wanted,
-                TypeId::Q2_K
-                    | TypeId::Q3_K
-                    | TypeId::Q4_K
-                    | TypeId::Q5_K
-                    | TypeId::Q6_K
-                    | TypeId::IQ1_S
-                    | TypeId::IQ1_M
-                    | TypeId::IQ2_XXS
-                    | TypeId::IQ2_XS
-                    | TypeId::IQ2_S
-                    | TypeId::IQ3_XXS
-                    | TypeId::IQ3_S
-                    | TypeId::IQ4_XS
-                    | TypeId::IQ2_KS
-                    | TypeId::IQ2_K
-                    | TypeId::IQ2_KL
-                    | TypeId::IQ3_KS
-                    | TypeId::IQ3_K
-                    | TypeId::IQ4_KS
-                    | TypeId::IQ4_K
-                    | TypeId::IQ5_KS
-                    | TypeId::IQ5_K
-                    | TypeId::IQ6_K
-            ),
+            Fallback::Mixtures => match wanted {
+                TypeId::Q2_0 | TypeId::TQ1_0 | TypeId::TQ2_0 => false,
+                _ => of_smaller_blocks(wanted).is_some_and(|smaller| smaller != wanted),
+            },
         }
     }
 }

@@ -19,6 +19,16 @@ use crate::arch::rules::{
 use crate::arch::tensor::Role::{ByRows, Norm, Positions, Router, Vector};
 use crate::arch::{Arch, Checkpoint, Gating, HeadDim, Key, Rotary, Step, TokenKey, Tokenizer, Width};
 
+/// Names of [`MIXING_CONNECTIONS`] in checkpoints.
+pub(super) const CONNECTION_NAMES: &[(&str, &[&str])] = &[
+    ("hc_attn_fn", &["hc_attn_fn.weight"]),
+    ("hc_attn_base", &["hc_attn_base.weight"]),
+    ("hc_attn_scale", &["hc_attn_scale.weight"]),
+    ("hc_ffn_fn", &["hc_ffn_fn.weight"]),
+    ("hc_ffn_base", &["hc_ffn_base.weight"]),
+    ("hc_ffn_scale", &["hc_ffn_scale.weight"]),
+];
+
 /// `deepseek4`.
 pub const DEEPSEEK4: Arch = Arch {
     name: "deepseek4",
@@ -91,12 +101,6 @@ pub const DEEPSEEK4: Arch = Arch {
             ("hc_head_fn", &["output_hc_fn.weight"]),
             ("hc_head_base", &["output_hc_base.weight"]),
             ("hc_head_scale", &["output_hc_scale.weight"]),
-            ("hc_attn_fn", &["hc_attn_fn.weight"]),
-            ("hc_attn_base", &["hc_attn_base.weight"]),
-            ("hc_attn_scale", &["hc_attn_scale.weight"]),
-            ("hc_ffn_fn", &["hc_ffn_fn.weight"]),
-            ("hc_ffn_base", &["hc_ffn_base.weight"]),
-            ("hc_ffn_scale", &["hc_ffn_scale.weight"]),
             ("attn_norm.weight", &["attn_norm.weight"]),
             ("attn.attn_sink", &["attn_sinks.weight"]),
             ("attn.wq_a.weight", &["attn_q_a.weight"]),
@@ -114,6 +118,7 @@ pub const DEEPSEEK4: Arch = Arch {
             ("ffn.shared_experts.w2.weight", &["ffn_down_shexp.weight"]),
             ("ffn.shared_experts.w3.weight", &["ffn_up_shexp.weight"]),
         ],
+        more_names: CONNECTION_NAMES,
         packed: &[
             ("ffn.experts.*.w1.weight", &["ffn_gate_exps.weight"]),
             ("ffn.experts.*.w2.weight", &["ffn_down_exps.weight"]),

@@ -1,6 +1,7 @@
 //! GLM 5.3 Flash: Kimi Delta Attention in most blocks, latent attention without positions in the others, to pools of
 //! positions that an indexer chooses, and several residual streams that every sublayer mixes.
 
+use super::deepseek4::CONNECTION_NAMES;
 use super::glm::SPECIAL as GLM_SPECIAL;
 use super::indexed::{INDEXER, INDEXER_KEYS, INDEXER_TENSORS};
 use super::kimi::{KDA_GATE_NAMES, KDA_NAMES, KDA_STEPS, KIMI_LINEAR};
@@ -57,18 +58,7 @@ pub const GLM5_NEXT: Arch = Arch {
     checkpoints: &[&Checkpoint {
         classes: &["Glm5NextForConditionalGeneration"],
         names: DOWN_GATE_UP,
-        more_names: joined!(
-            KDA_NAMES,
-            KDA_GATE_NAMES,
-            &[
-                ("hc_attn_fn", &["hc_attn_fn.weight"]),
-                ("hc_attn_base", &["hc_attn_base.weight"]),
-                ("hc_attn_scale", &["hc_attn_scale.weight"]),
-                ("hc_ffn_fn", &["hc_ffn_fn.weight"]),
-                ("hc_ffn_base", &["hc_ffn_base.weight"]),
-                ("hc_ffn_scale", &["hc_ffn_scale.weight"]),
-            ],
-        ),
+        more_names: joined!(KDA_NAMES, KDA_GATE_NAMES, CONNECTION_NAMES),
         beside: joined!(
             INDEXER_TENSORS,
             &[

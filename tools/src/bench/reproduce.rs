@@ -69,12 +69,17 @@ impl Bench<'_> {
         drop(file);
         let pool = start_pool(self.threads)?;
         let tests = experiment.tests.iter().map(|&(prompt, generated)| {
-            let test = Test { prompt, generated, depth: 0, batch: 2048, ubatch: 512 };
-            let seconds = measure(&model, &pool, &test, self.args.repetitions, self.args, &|_| {})?;
+            let seconds =
+                measure(&model, &pool, &test_of(prompt, generated), self.args.repetitions, self.args, &|_| {})?;
             Ok(Summary::of(&seconds).median)
         });
         tests.collect()
     }
+}
+
+/// A test of a table, in the batches that are usual.
+fn test_of(prompt: usize, generated: usize) -> Test {
+    Test { prompt, generated, depth: 0, batch: 2048, ubatch: 512 }
 }
 
 fn rates(experiment: &Experiment, seconds: &[f64], scaled: bool) -> Vec<Speed> {
@@ -151,7 +156,7 @@ struct Point<'a> {
 impl Point<'_> {
     fn line(&self) -> Line {
         let (prompt, generated) = self.test;
-        let test = Test { prompt, generated, depth: 0, batch: 2048, ubatch: 512 }.name();
+        let test = test_of(prompt, generated).name();
         let ratio = self.speed.zip(self.first).map(|(speed, first)| speed.rate / first);
         let some = |x: f64| (x > 0.0).then_some(x);
         let paper = some(self.paper);

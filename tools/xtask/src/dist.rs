@@ -28,6 +28,9 @@ pub fn run(wanted: Option<&str>) -> Result<()> {
     let target = metadata["target_directory"].as_str();
     let target = Path::new(target.context("cargo metadata names no target folder")?);
     let folder = target.join("dist");
+    // What is missing is told before the minutes that a build takes.
+    let licences = licences::collect(&metadata, PACKAGE, &root)?;
+    let bill = sbom::write(&metadata, &root)?;
 
     // Named even where it is this machine's, so that the flags hold for no build script, and folders are alike.
     let build = ["build", "--locked", "--profile", "dist", "--bin", PROGRAM, "--target", &triple];
@@ -42,8 +45,7 @@ pub fn run(wanted: Option<&str>) -> Result<()> {
     }
     fs::create_dir_all(&stage)?;
     output(Command::new(&built).arg("--install").arg(&stage))?;
-    papers(&root, &stage, &licences::collect(&metadata, PACKAGE)?)?;
-    let bill = sbom::write(&metadata, &root)?;
+    papers(&root, &stage, &licences)?;
     fs::write(stage.join("share/doc").join(PROGRAM).join(sbom::NAME), &bill)?;
     fs::write(folder.join(format!("{name}.{}", sbom::NAME)), &bill)?;
     sums(&stage)?;

@@ -19,11 +19,12 @@ below, which are under licences of their own, and from the standard library of R
 ";
 
 /// Names, versions and licences of all crates of others that `program` is linked from, and the texts of the licences. A
-/// text that several crates have stands there once.
+/// text that several crates have stands there once. A crate that may be had under the Apache licence and brings no text
+/// is under that one, whose text is below `root`.
 ///
 /// # Errors
 /// A crate that says nothing about its licence or has no text of it.
-pub fn collect(metadata: &Value, program: &str) -> Result<String> {
+pub fn collect(metadata: &Value, program: &str, root: &Path) -> Result<String> {
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in linked(metadata, program)?.iter().filter(|package| !package.is_own()) {
@@ -35,9 +36,12 @@ pub fn collect(metadata: &Value, program: &str) -> Result<String> {
         };
         let _ = writeln!(list, "{name}: {licence}");
         let folder = Path::new(package.word("manifest_path")).parent();
-        let found = files(folder.unwrap_or(Path::new(""))).with_context(|| format!("the licence of {name}"))?;
+        let mut found = files(folder.unwrap_or(Path::new(""))).with_context(|| format!("the licence of {name}"))?;
         if found.is_empty() {
-            bail!("{name} has no text of its licence ({licence})");
+            if !may_be_apache(licence) {
+                bail!("{name} has no text of its licence ({licence})");
+            }
+            found.push(text(&root.join("LICENSE-APACHE"))?);
         }
         for text in found {
             texts.entry(text).or_default().push(name.clone());
@@ -53,15 +57,26 @@ pub fn collect(metadata: &Value, program: &str) -> Result<String> {
     Ok(page)
 }
 
-/// The texts of licences in a folder, with one kind of line break.
+/// True if the Apache licence is one of those to choose from.
+fn may_be_apache(licence: &str) -> bool {
+    // Older manifests separate licences of one's choice by a stroke.
+    licence.split(" OR ").flat_map(|one| one.split('/')).any(|one| one.trim() == "Apache-2.0")
+}
+
+/// A text with one kind of line break.
+fn text(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).replace("\r\n", "\n").trim_end().to_owned())
+}
+
+/// The texts of licences in a folder.
 fn files(folder: &Path) -> Result<Vec<String>> {
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().to_lowercase();
         if FILES.iter().any(|start| name.starts_with(start)) && entry.path().is_file() {
-            let text = String::from_utf8_lossy(&fs::read(entry.path())?).replace("\r\n", "\n");
-            texts.insert(name, text.trim_end().to_owned());
+            texts.insert(name, text(&entry.path())?);
         }
     }
     Ok(texts.into_values().collect())
@@ -115,7 +130,7 @@ mod tests {
         ];
         let folder = sources(&files);
         let metadata = metadata(folder.path(), [Some("MIT"), Some("MIT OR Zlib"), None]);
-        let page = collect(&metadata, "own").unwrap();
+        let page = collect(&metadata, "own", folder.path()).unwrap();
         assert!(page.contains("\none 1.0.0: MIT\ntwo 1.0.0: MIT OR Zlib\n"), "{page}");
         assert_eq!(page.matches("as is").count(), 1);
         assert!(page.contains("one 1.0.0, two 1.0.0\n"));
@@ -127,9 +142,28 @@ mod tests {
         let folder = sources(&[("one/LICENSE", "text")]);
         let told = |licences| {
             let metadata = metadata(folder.path(), licences);
-            collect(&metadata, "own").unwrap_err().to_string()
+            collect(&metadata, "own", folder.path()).unwrap_err().to_string()
         };
         assert_eq!(told([Some("MIT"), None, None]), "two 1.0.0 does not say under which licence it is");
         assert_eq!(told([Some("MIT"), Some("MIT"), None]), "two 1.0.0 has no text of its licence (MIT)");
+        let both = "two 1.0.0 has no text of its licence (MIT AND Apache-2.0)";
+        assert_eq!(told([Some("MIT"), Some("MIT AND Apache-2.0"), None]), both);
+    }
+
+    #[test]
+    fn a_crate_without_a_text_is_under_the_apache_licence_where_it_may_be() {
+        let folder = sources(&[("one/LICENSE", "text"), ("LICENSE-APACHE", "terms")]);
+        for licence in ["ISC OR Apache-2.0", "MIT/Apache-2.0"] {
+            let metadata = metadata(folder.path(), [Some("MIT"), Some(licence), None]);
+            let page = collect(&metadata, "own", folder.path()).unwrap();
+            assert!(page.contains(&format!("two 1.0.0: {licence}\n")) && page.ends_with("\nterms\n"), "{page}");
+        }
+    }
+
+    /// The program can be given to others: everything that it is linked from has a text.
+    #[test]
+    fn the_program_has_all_texts() {
+        let metadata = crate::process::metadata(&crate::process::triple().unwrap()).unwrap();
+        collect(&metadata, crate::crates::PACKAGE, &crate::process::root()).unwrap();
     }
 }

@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use trine::kv::CacheTypes;
 use trine::model::LoadOptions;
-use trine::quant::parse_type;
 use trine::{Isa, NumberPath};
 use trine_formats::types::TypeId;
 
+use super::kernel_type::KernelType;
 use super::method::MethodArg;
 use super::numbers::{self, Numbers};
 use super::papers::Wanted;
@@ -316,9 +316,10 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["model", "synthetic", "roofline", "batched"])]
     pub kernels: bool,
 
-    /// Tensor types for --kernels; without it all
-    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels", value_parser = parse_type)]
-    pub types: Vec<TypeId>,
+    /// Types for --kernels, without it all: tensor types, AP3 to AP8 for widths of any-precision codes, W1 to W4 for stages of
+    /// widely linear ones
+    #[arg(long, value_name = "TYPE,...", value_delimiter = ',', requires = "kernels")]
+    pub types: Vec<KernelType>,
 
     /// Methods for --kernels: mad multiplies and adds, as models do; lut looks sums of a few activations up by the values
     /// of their weights, as bitnet.cpp's TL1 and TL2 do; bit by a bit of each, as T-MAC does

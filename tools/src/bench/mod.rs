@@ -5,6 +5,7 @@ mod batched;
 mod compare;
 pub mod describe;
 mod grid;
+mod kernel_type;
 mod kernels;
 mod machine;
 pub mod method;

@@ -1,7 +1,10 @@
 //! `--kernels`: products of matrices with one activation row and with many, by type and instruction
 //! set, beside what the machine reaches at best.
 
+mod planes;
 mod subject;
+mod typed;
+mod widely;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,7 +13,6 @@ use anyhow::{Result, bail};
 use serde_json::json;
 use trine::Isa;
 use trine::pool;
-use trine_formats::types::TypeId;
 
 use super::args::Args;
 use super::machine::{DRAM, Machine};
@@ -20,7 +22,10 @@ use crate::args::threads;
 use crate::provenance::processor;
 use crate::stats::Summary;
 use crate::table::Cell;
+use planes::Planes;
 use subject::{BenchMatrix, COLUMNS, Subject};
+use typed::Typed;
+use widely::Widely;
 
 /// Weights per thread that stay in its second-level cache.
 const CACHE: usize = 384 << 10;
@@ -42,36 +47,38 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let forced = std::env::var_os("TRINE_ISA").is_some_and(|v| !v.is_empty());
     let isas = Isa::available().filter(|isa| *isa == best || !forced);
     let methods: Vec<_> = args.method.iter().map(|&method| method.into()).collect();
-    let of_method = |s: &Subject| methods.contains(&s.method());
-    let wanted = |s: &Subject| of_method(s) && (args.types.is_empty() || args.types.contains(&s.ty));
-    let mut subjects: Vec<Subject> = isas.flat_map(Subject::all).filter(wanted).collect();
-    if let Some(ty) = args.types.iter().find(|&&ty| !subjects.iter().any(|s| s.ty == ty)) {
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    subjects.extend(isas.flat_map(Typed::all).map(|s| Box::new(s) as Box<dyn Subject>));
+    // The forms of trine's own are measured as models run them.
+    subjects.extend(Planes::all(best).map(|s| Box::new(s) as Box<dyn Subject>));
+    subjects.extend(Widely::all(best).map(|s| Box::new(s) as Box<dyn Subject>));
+    subjects.retain(|s| methods.contains(&s.method()) && (args.types.is_empty() || args.types.contains(&s.ty())));
+    if let Some(ty) = args.types.iter().find(|&&ty| !subjects.iter().any(|s| s.ty() == ty)) {
         bail!("--types: trine has no kernel for {ty}");
     }
-    let place = |ty: TypeId| trine_formats::types::REGISTRY.iter().position(|t| t.id == ty);
-    subjects.sort_by_key(|s| place(s.ty));
+    subjects.sort_by_key(|s| s.ty().order());
     let mut table = Table::new(args.output, "rbench.kernels/1", out)?;
     for &threads in &counts {
         let machine = Machine::new(threads)?;
         for subject in &subjects {
             if args.progress {
-                note!("rbench: {} {}, {threads} threads", subject.ty, subject.isa);
+                note!("rbench: {} {}, {threads} threads", subject.ty(), subject.isa());
             }
-            table.row(&measure(subject, &machine)?)?;
+            table.row(&measure(&**subject, &machine)?)?;
         }
     }
     table.finish()?;
     Ok(())
 }
 
-fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
+fn measure(subject: &dyn Subject, machine: &Machine) -> Result<Line> {
     let threads = machine.pool().threads();
-    let one = subject.activations(1);
     let rows = |bytes: usize| (bytes / subject.row_bytes()).next_multiple_of(64);
 
     // From memory, in turns with the reading loop: both see the same neighbours.
     let large = subject.matrix(rows(DRAM))?;
-    let mut out = vec![0f32; large.outputs(1)];
+    let one = large.activations(1);
+    let mut out = large.outputs(1);
     let mut reads = Vec::new();
     let gemv = machine.pool().install(|| repeat(|| large.multiply(&one, &mut out), || reads.push(machine.read())));
     let dram = large.bytes() as f64 / Summary::of(&gemv).median;
@@ -79,13 +86,13 @@ fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
     drop(large);
 
     // From the caches: every thread goes over weights of its own.
-    let small: Vec<BenchMatrix> = (0..threads).map(|_| subject.matrix(rows(CACHE))).collect::<Result<_>>()?;
+    let small: Vec<Box<dyn BenchMatrix>> = (0..threads).map(|_| subject.matrix(rows(CACHE))).collect::<Result<_>>()?;
     let passes = 64;
-    let all = small.iter().map(BenchMatrix::bytes).sum::<usize>() * passes;
+    let all = small.iter().map(|m| m.bytes()).sum::<usize>() * passes;
     let cached = machine.pool().install(|| {
         let run = || {
             pool::for_each(threads, |i| {
-                let mut out = vec![0f32; small[i].outputs(1)];
+                let mut out = small[i].outputs(1);
                 for _ in 0..passes {
                     small[i].multiply(&one, &mut out);
                 }
@@ -97,14 +104,13 @@ fn measure(subject: &Subject, machine: &Machine) -> Result<Line> {
 
     let (gemm_rows, tokens) = GEMM;
     let matrix = subject.matrix(gemm_rows)?;
-    let acts = subject.activations(tokens);
-    let mut out = vec![0f32; matrix.outputs(tokens)];
+    let acts = matrix.activations(tokens);
+    let mut out = matrix.outputs(tokens);
     let gemm = machine.pool().install(|| repeat(|| matrix.multiply(&acts, &mut out), || ()));
     let macs = (gemm_rows * tokens * COLUMNS) as f64 / best(&gemm);
-    let is_float = matches!(subject.ty, TypeId::F32 | TypeId::F16 | TypeId::BF16);
-    let peak = match is_float {
-        true => machine.f32(subject.isa),
-        false => machine.int8(subject.isa),
+    let peak = match subject.is_float() {
+        true => machine.f32(subject.isa()),
+        false => machine.int8(subject.isa()),
     };
     Ok(line(subject, threads, [dram, read, cached, macs, peak]))
 }
@@ -133,13 +139,13 @@ fn best(seconds: &[f64]) -> f64 {
     seconds.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn line(subject: &Subject, threads: usize, rates: [f64; 5]) -> Line {
+fn line(subject: &dyn Subject, threads: usize, rates: [f64; 5]) -> Line {
     let [dram, read, cached, macs, peak] = rates.map(|r| r / 1e9);
     let number = |x: f64| format!("{x:.1}");
     let percent = |x: f64| format!("{:.0} %", x * 100.0);
     let cells = vec![
-        Cell::left("type", 7, subject.ty.to_string()).key(),
-        Cell::left("backend", 10, format!("CPU {}", subject.isa)).key(),
+        Cell::left("type", 7, subject.ty().to_string()).key(),
+        Cell::left("backend", 10, format!("CPU {}", subject.isa())).key(),
         Cell::left("layout", 11, subject.layout()).key(),
         Cell::right("threads", 7, threads.to_string()).above(),
         Cell::right("GEMV GB/s", 9, number(dram)),
@@ -151,8 +157,8 @@ fn line(subject: &Subject, threads: usize, rates: [f64; 5]) -> Line {
     let fields = object([
         ("version", json!(env!("CARGO_PKG_VERSION"))),
         ("cpu_info", json!(processor())),
-        ("type", json!(subject.ty.to_string())),
-        ("isa", json!(subject.isa.name())),
+        ("type", json!(subject.ty().to_string())),
+        ("isa", json!(subject.isa().name())),
         ("layout", json!(subject.layout())),
         ("n_threads", json!(threads)),
         ("columns", json!(COLUMNS)),

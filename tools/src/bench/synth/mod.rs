@@ -21,8 +21,9 @@ use trine_formats::gguf::{Gguf, Limits, Metadata, ModelFile, Shard, TensorInfo};
 use crate::memory;
 use crate::progress::{byte_bar, human_bytes};
 use content::Content;
-pub use data::random_rows;
+pub use data::{random_bytes, random_rows};
 use shape::Shape;
+pub use widely::stages;
 
 /// `ARCH:SIZE:TYPE`: a model to make up.
 #[derive(Clone, Debug)]

@@ -21,6 +21,7 @@ mod protect;
 mod run;
 mod strftime;
 mod template;
+mod thoughts;
 
 pub use answer::answer;
 pub use error::ChatError;
@@ -28,6 +29,7 @@ pub use message::{Message, Role, ToolCall};
 pub use options::RenderOptions;
 pub use strftime::at as format_time;
 pub use template::ChatTemplate;
+pub use thoughts::{Parted, Retold, ThoughtMarks, Thoughts};
 
 #[cfg(test)]
 mod tests;

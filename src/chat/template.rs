@@ -104,7 +104,8 @@ impl ChatTemplate {
         }
         let size = messages.iter().map(|m| m.content.len()).sum::<usize>();
         let size = size + structure(messages, options).len();
-        let messages: Vec<Value> = messages.iter().map(as_value).collect();
+        let channels = self.source.contains("message.thinking") && self.source.contains("<|channel|>");
+        let messages: Vec<Value> = messages.iter().map(|m| as_value(m, channels)).collect();
         let own = context! {
             messages,
             bos_token => self.bos.as_str(),
@@ -151,9 +152,12 @@ fn functions(tools: &[serde_json::Value]) -> String {
     if tools.is_empty() { String::new() } else { format!("{:#}", serde_json::Value::from(tools)) }
 }
 
-/// A message as templates see it.
-fn as_value(m: &Message) -> Value {
-    let mut all: Vec<(&str, Value)> = vec![("role", m.role.name().into()), ("content", m.content.as_str().into())];
+/// A message as templates see it; with `channels` as gpt-oss's does, which has another name for thoughts and refuses a
+/// text beside them and a call.
+fn as_value(m: &Message, channels: bool) -> Value {
+    let beside = channels && m.thoughts.is_some() && !m.calls.is_empty();
+    let content = if beside { "" } else { m.content.as_str() };
+    let mut all: Vec<(&str, Value)> = vec![("role", m.role.name().into()), ("content", content.into())];
     if !m.calls.is_empty() {
         let calls: Vec<Value> = m.calls.iter().map(|c| of_json(&c.to_json())).collect();
         all.push(("tool_calls", calls.into()));
@@ -162,7 +166,7 @@ fn as_value(m: &Message) -> Value {
         all.push(("tool_call_id", call.as_str().into()));
     }
     if let Some(thoughts) = &m.thoughts {
-        all.push(("reasoning_content", thoughts.as_str().into()));
+        all.push((if channels { "thinking" } else { "reasoning_content" }, thoughts.as_str().into()));
     }
     Value::from_pairs(all)
 }

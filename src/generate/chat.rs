@@ -1,8 +1,11 @@
 //! A conversation with a model that was made for one.
 
 use super::{Chunk, Context, ContextOptions, End, GenerateError, GenerateOptions, Generation};
-use crate::chat::{ChatTemplate, Message, RenderOptions, Role};
+use crate::chat::{ChatTemplate, Message, RenderOptions, Retold, Role, ThoughtMarks, Thoughts};
 use crate::handle::Model;
+
+/// Tokens at the end of a prompt that may hold the first mark of a thought.
+const LAST: usize = 12;
 
 /// A conversation.
 ///
@@ -73,6 +76,9 @@ impl Chat {
     /// Says something and asks for the answer, an iterator of [`Chunk`]s. When the answer ends, or is dropped before,
     /// what there is of it becomes a message.
     ///
+    /// Thoughts that the model writes between other marks than `<think>` and `</think>` come between these, and are kept
+    /// apart from the text of the message.
+    ///
     /// # Errors
     /// The template refuses the conversation, or it does not fit into the context. The conversation is then as it was
     /// before.
@@ -112,9 +118,22 @@ impl Chat {
     }
 
     fn answer_to(&mut self, tokens: Vec<u32>) -> Result<Answer<'_>, GenerateError> {
-        match self.context.generate(tokens, &self.options) {
+        let tokenizer = self.context.model().tokenizer();
+        let marks = ThoughtMarks::of(self.template.source()).filter(|marks| !marks.are_usual());
+        let (mut retold, mut shown) = (None, Vec::new());
+        if let Some(marks) = marks {
+            let mut before = tokenizer.detokenizer(true);
+            let before: String =
+                tokens[tokens.len().saturating_sub(LAST)..].iter().map(|&id| before.push(id)).collect();
+            retold = Some(Retold::new(Thoughts::after(marks, &before)));
+            shown = marks.tokens(tokenizer);
+        }
+        let mut options = self.options.clone();
+        options.shown.extend(shown);
+        match self.context.generate(tokens, &options) {
             Ok(generation) => {
-                Ok(Answer { generation, messages: &mut self.messages, text: String::new(), failed: false })
+                let messages = &mut self.messages;
+                Ok(Answer { generation, messages, text: String::new(), retold, failed: false })
             }
             Err(e) => {
                 self.messages.pop();
@@ -166,6 +185,8 @@ pub struct Answer<'a> {
     generation: Generation<&'a mut Context>,
     messages: &'a mut Vec<Message>,
     text: String,
+    /// Writes thoughts anew, where the model has marks of its own for them.
+    retold: Option<Retold>,
     failed: bool,
 }
 
@@ -197,9 +218,14 @@ impl Iterator for Answer<'_> {
     type Item = Result<Chunk, GenerateError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let chunk = self.generation.next();
-        match &chunk {
-            Some(Ok(chunk)) => self.text += &chunk.text,
+        let mut chunk = self.generation.next();
+        match &mut chunk {
+            Some(Ok(chunk)) => {
+                if let Some(retold) = &mut self.retold {
+                    chunk.text = retold.read(&chunk.text, chunk.end.is_some());
+                }
+                self.text += &chunk.text;
+            }
             Some(Err(_)) => self.failed = true,
             None => {}
         }
@@ -213,8 +239,15 @@ impl Drop for Answer<'_> {
             // the question that could not be answered
             self.messages.pop();
         } else {
-            let text = std::mem::take(&mut self.text);
-            self.messages.push(Message::assistant(text));
+            let (thoughts, text) = match &mut self.retold {
+                Some(retold) => {
+                    retold.read("", true);
+                    std::mem::take(&mut retold.so_far)
+                }
+                None => (String::new(), std::mem::take(&mut self.text)),
+            };
+            let thoughts = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
+            self.messages.push(Message { thoughts, ..Message::assistant(text) });
         }
     }
 }

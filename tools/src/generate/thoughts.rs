@@ -3,8 +3,9 @@
 
 use super::markdown::Markdown;
 
-/// Begin and end marks of thoughts, by the models that have them.
-const MARKS: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];
+/// The marks of thoughts. A chat writes those of all models so.
+const BEGIN: &str = "<think>";
+const END: &str = "</think>";
 
 /// Sequences that dim the text of a terminal, and end that.
 const DIM: &str = "\x1b[2m";
@@ -12,8 +13,8 @@ const PLAIN: &str = "\x1b[0m";
 
 /// Follows a text as it comes.
 pub struct Thoughts {
-    /// The mark that ends the thought; `None` outside of thoughts.
-    end: Option<&'static str>,
+    /// True in a thought.
+    inside: bool,
     /// The end of the text, as long as the longest mark.
     tail: String,
     /// Paints the text outside of thoughts.
@@ -23,9 +24,7 @@ pub struct Thoughts {
 impl Thoughts {
     /// A text that goes on after `before`, in which a thought may have begun.
     pub fn after(before: &str) -> Thoughts {
-        let before = before.trim_end();
-        let mark = MARKS.iter().find(|(begin, _)| before.ends_with(begin));
-        Thoughts { end: mark.map(|(_, end)| *end), tail: String::new(), markdown: None }
+        Thoughts { inside: before.trim_end().ends_with(BEGIN), tail: String::new(), markdown: None }
     }
 
     /// The same, with the Markdown of the answer.
@@ -35,7 +34,7 @@ impl Thoughts {
 
     /// The sequence that sets the terminal for the text that comes.
     pub fn begin(&self) -> &'static str {
-        self.end.map_or("", |_| DIM)
+        if self.inside { DIM } else { "" }
     }
 
     /// The next part of the text, as it is to be written.
@@ -43,26 +42,19 @@ impl Thoughts {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
             match &mut self.markdown {
-                Some(markdown) if self.end.is_none() => markdown.push(c, &mut out),
+                Some(markdown) if !self.inside => markdown.push(c, &mut out),
                 _ => out.push(c),
             }
             self.tail.push(c);
-            match self.end {
-                Some(end) if self.tail.ends_with(end) => {
-                    self.end = None;
-                    out += PLAIN;
-                }
-                Some(_) => {}
-                None => {
-                    let mark = MARKS.iter().find(|(begin, _)| self.tail.ends_with(begin));
-                    if let Some((_, end)) = mark {
-                        self.end = Some(end);
-                        self.markdown.iter_mut().for_each(|markdown| markdown.finish(&mut out));
-                        out += DIM;
-                    }
-                }
+            if self.inside && self.tail.ends_with(END) {
+                self.inside = false;
+                out += PLAIN;
+            } else if !self.inside && self.tail.ends_with(BEGIN) {
+                self.inside = true;
+                self.markdown.iter_mut().for_each(|markdown| markdown.finish(&mut out));
+                out += DIM;
             }
-            if self.tail.chars().count() > "[/THINK]".len() {
+            if self.tail.chars().count() > END.len() {
                 self.tail.remove(0);
             }
         }
@@ -71,7 +63,7 @@ impl Thoughts {
 
     /// The sequences that reset the terminal at the end of the text.
     pub fn finish(&mut self) -> String {
-        let mut out = self.end.map_or("", |_| PLAIN).to_owned();
+        let mut out = if self.inside { PLAIN } else { "" }.to_owned();
         self.markdown.iter_mut().for_each(|markdown| markdown.finish(&mut out));
         out
     }
@@ -108,9 +100,5 @@ mod tests {
         assert_eq!(thoughts.begin(), DIM);
         assert_eq!(thoughts.paint("so</think>it"), "so</think>\x1b[0mit");
         assert_eq!(thoughts.finish(), "");
-        // A mark of another kind ends nothing.
-        let mut other = Thoughts::after("[THINK]");
-        assert_eq!(other.paint("</think>"), "</think>");
-        assert_eq!(other.finish(), PLAIN);
     }
 }

@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use trine::SamplerOptions;
+use trine::chat::ThoughtMarks;
 use trine::formats::gguf::{Metadata, Value as Meta};
 use trine::sample::{OPTIONS, Recommended};
 use trine_tools::text;
@@ -13,7 +14,6 @@ use trine_tools::text;
 use super::answer::probabilities::number;
 use super::answer::shapes::timestamp;
 use super::request::fields::Fields;
-use super::request::thoughts::Thoughts;
 use crate::args::Args;
 use crate::error::ApiError;
 use crate::models::{Catalog, Entry, Loaded, header};
@@ -160,7 +160,7 @@ fn details(card: &Card) -> Value {
 }
 
 fn capabilities(template: &str, completes: bool) -> Vec<&'static str> {
-    let (tools, thoughts) = (template.contains("tools"), Thoughts::are_known_in(template));
+    let (tools, thoughts) = (template.contains("tools"), ThoughtMarks::of(template).is_some());
     let all = [("completion", completes), ("tools", tools), ("thinking", thoughts), ("embedding", true)];
     all.into_iter().filter_map(|(name, can)| can.then_some(name)).collect()
 }

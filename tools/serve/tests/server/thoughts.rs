@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::client::{ask, post};
-use crate::local::{Local, start};
+use crate::local::{Local, start, start_with};
+use crate::tools::with_controls;
 
 /// A template whose answers begin with a thought, and which shows those of earlier turns.
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}: {% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>\n{% endif %}{% endif %}";
@@ -58,6 +59,32 @@ fn thoughts_are_told_apart_from_the_answer() {
     form["response_format"] = json!({"type": "json_schema", "json_schema": {"schema": {"enum": [1, 2]}}});
     let message = &ask(local.to, "/v1/chat/completions", &form)["choices"][0]["message"];
     assert!(["1", "2"].map(Value::from).contains(&message["content"]), "{message}");
+}
+
+/// A template whose model writes every part of an answer as a message with a channel.
+const CHANNELS: &str =
+    "{% for m in messages %}{{ m.content }}{% endfor %}<|start|>assistant{# <|channel|>analysis<|message|> #}";
+
+/// Marks of channels that are control tokens are seen, and stand in no answer.
+#[test]
+fn channels_are_thoughts_and_answers() {
+    const ANALYSIS: &str = "<|channel|>analysis<|message|>";
+    let folder = trine_testkit::folder();
+    let model = folder.path().join("m.gguf");
+    with_controls(&model, &[(4000, ANALYSIS), (4001, "<|channel|>final<|message|>"), (4002, "<|other|>")]);
+    let local = start_with(model.to_str().expect("a path"), &["--chat-template", CHANNELS]);
+    let message = |format: &str, token: usize| {
+        let mut body = json!({"messages": [{"role": "user", "content": "The game"}], "max_tokens": 3, "seed": 3});
+        body["logit_bias"] = json!([[token, 1000]]);
+        body["reasoning_format"] = format.into();
+        let message = ask(local.to, "/v1/chat/completions", &body)["choices"][0]["message"].clone();
+        (message["reasoning_content"].clone(), message["content"].clone())
+    };
+    assert_eq!(message("none", 4000), (Value::Null, ANALYSIS.repeat(3).into()));
+    // The first begins a thought, and the others are what the model thinks.
+    assert_eq!(message("auto", 4000), (ANALYSIS.repeat(2).into(), "".into()));
+    assert_eq!(message("auto", 4001), (Value::Null, "".into()));
+    assert_eq!(message("none", 4002), (Value::Null, "".into()));
 }
 
 /// The template gets the thoughts of earlier turns, in whatever form they come.

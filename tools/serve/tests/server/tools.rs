@@ -101,7 +101,7 @@ fn streamed(local: &Local, body: &Value) -> (Vec<Value>, String, Value) {
 }
 
 /// Marks in the templates of models that write calls in other ways, and the beginning of a call of `go-to` there.
-const WAYS: [(&str, &str); 10] = [
+const WAYS: [(&str, &str); 15] = [
     ("<tool_call> <function= <parameter=", "<tool_call>\n<function=go-to>\n<parameter=at>\n"),
     ("<tool_call> <arg_key> <arg_value>", "<tool_call>go-to\n<arg_key>at</arg_key>\n<arg_value>"),
     ("<minimax:tool_call>", "<minimax:tool_call>\n<invoke name=\"go-to\">\n<parameter name=\"at\">"),
@@ -113,6 +113,20 @@ const WAYS: [(&str, &str); 10] = [
         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>go-to\n```json\n{\"at\": ",
     ),
     ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go-to<｜tool▁sep｜>{\"at\": "),
+    (
+        "<|tool_calls_section_begin|>",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.go-to:3<|tool_call_argument_begin|>{\"at\": ",
+    ),
+    ("<|tool_call>", "<|tool_call>call:go-to{at:"),
+    ("<start_function_call>", "<start_function_call>call:go-to{at:"),
+    (
+        "<|START_ACTION|>",
+        "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"go-to\", \"parameters\": {\"at\": ",
+    ),
+    (
+        "<|channel|>commentary <|call|>",
+        "<|channel|>commentary to=functions.go-to <|constrain|>json<|message|>{\"at\": ",
+    ),
     ("<|tools_prefix|>", "<|tools_prefix|>[{\"go-to\": {\"at\": "),
     ("<|tool_call|>", "<|tool_call|>[{\"name\": \"go-to\", \"arguments\": {\"at\": "),
 ];
@@ -159,7 +173,7 @@ fn calls_in_the_way_of_the_model() {
 }
 
 /// The bundled model with control tokens of these names, by their ids.
-fn with_controls(path: &Path, names: &[(usize, &str)]) {
+pub fn with_controls(path: &Path, names: &[(usize, &str)]) {
     let file = gguf::open(&trine_testkit::trilm());
     let mut meta = file.meta().clone();
     let array = |key: &str| match meta.get(key) {

@@ -1,11 +1,11 @@
 //! The answer of `/v1/chat/completions`: OpenAI's shape.
 
 use serde_json::{Value, json};
+use trine::chat::Parted;
 
 use super::probabilities::entry;
 use super::reply::{Choice, Part, Reply};
 use super::{native, shapes};
-use crate::api::request::thoughts::Parted;
 use crate::api::request::tools::reader::{Piece, Reader};
 use crate::engine::Told;
 

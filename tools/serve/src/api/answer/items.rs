@@ -1,6 +1,7 @@
 //! An answer as a row of items, texts and calls of functions: what `/v1/responses` and `/v1/messages` send.
 
-use crate::api::request::thoughts::{Parted, Thoughts};
+use trine::chat::{Parted, Thoughts};
+
 use crate::api::request::tools::Calls;
 use crate::api::request::tools::reader::{Piece, Reader};
 
@@ -68,21 +69,22 @@ impl Items {
         steps
     }
 
-    /// More of a thought, which comes before all else.
+    /// More of a thought, an item of its own where it comes behind something else.
     fn thought(&mut self, more: String) -> Vec<Step> {
         let mut steps = Vec::new();
         if more.is_empty() {
             return steps;
         }
-        if self.begun == 0 {
-            steps.push(Step::Thought(0));
+        if !matches!(self.open, Open::Thought(_)) {
+            self.close(&mut steps);
+            steps.push(Step::Thought(self.begun));
             self.open = Open::Thought(String::new());
-            self.begun = 1;
+            self.begun += 1;
         }
         if let Open::Thought(thought) = &mut self.open {
             *thought += &more;
         }
-        steps.push(Step::Thinks(0, more));
+        steps.push(Step::Thinks(self.begun - 1, more));
         steps
     }
 

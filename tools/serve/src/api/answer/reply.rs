@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use trine::chat::Thoughts;
 
 use super::items::Items;
 use crate::api::request::Asked;
-use crate::api::request::thoughts::Thoughts;
 use crate::api::request::tools::reader::Reader;
 use crate::engine::{Done, Ended, Event, Progress, Request, TokenLogprobs, Told};
 use crate::error::ApiError;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use trine::chat::Thoughts;
 use trine::{Grammar, SamplerOptions};
 
 use super::super::{Dialect, Route};
 use super::caller::{Caller, cache, named};
 use super::fields::Fields;
 use super::prompt::{self, Prompt};
-use super::thoughts::Thoughts;
+use super::thoughts;
 use super::tools::{Calls, Tools};
 use super::{
     Unread, adapters, anthropic, biases, infill, messages, ollama, responses, sampling, structure, unsupported,
@@ -100,14 +101,18 @@ impl Asked {
         let form = grammar(&f, tools.as_ref(), service)?;
         let answers = form.is_none() || tools.as_ref().is_some_and(|t| !t.must_call());
         let thoughts = match prompts.first().filter(|_| chat && answers) {
-            Some(prompt) => Thoughts::asked(&f, &prompt.tokens, service)?,
+            Some(prompt) => thoughts::asked(&f, &prompt.tokens, service)?,
             None => Thoughts::default(),
         };
         let choices = choices(&f, service)?;
         if choices > 1 && route.has_one_answer() {
             return Err(ApiError::field("n", "this route has one answer").into());
         }
-        let shown = tools.as_ref().map_or(Vec::new(), |t| t.marks().to_vec());
+        let shown = match tools.as_ref().and_then(Tools::marks) {
+            Some(marks) => marks.to_vec(),
+            None if chat && answers => thoughts::tokens(service),
+            None => Vec::new(),
+        };
         let mut one = Request { bits, grammar: form, shown, ..request(&f, route, service, caller)? };
         if route.dialect() == Dialect::Ollama {
             one.max_tokens = ollama::within_context(&f, &prompts, one.max_tokens)?;

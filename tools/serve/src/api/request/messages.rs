@@ -6,7 +6,7 @@ use trine::{ChatTemplate, Message, Role};
 
 use super::fields::{Fields, wrong};
 use super::prompt::Prompt;
-use super::tools::told;
+use super::tools::{ids, told};
 use crate::error::ApiError;
 use crate::service::Service;
 
@@ -53,7 +53,10 @@ impl Conversation {
             return Err(ApiError::field("continue_final_message", "the last message is not the assistant's"));
         }
         let mut tools = tools.to_vec();
-        if !service.template()?.knows_tools() {
+        let template = service.template()?;
+        if template.knows_tools() {
+            ids::rename(&mut messages, template.source());
+        } else {
             told::tell(&mut messages, &std::mem::take(&mut tools));
         }
         Ok(Conversation {

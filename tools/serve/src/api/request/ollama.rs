@@ -5,7 +5,7 @@ use trine::sample::OPTIONS;
 
 use super::fields::{Fields, wrong};
 use super::prompt::Prompt;
-use super::thoughts::Thoughts;
+use super::thoughts;
 use crate::error::ApiError;
 use crate::service::Service;
 
@@ -151,7 +151,7 @@ fn think(f: &Fields<'_>, out: &mut Map<String, Value>, service: &Service) -> Res
         }
         other => return Err(wrong(NAME, "true, false or a word such as \"low\"", other)),
     };
-    if on && !Thoughts::are_known(service) {
+    if on && thoughts::marks(service).is_none() {
         return Err(ApiError::field(NAME, "the chat template of the model knows no thoughts"));
     }
     if on {

@@ -5,10 +5,10 @@ use trine::Grammar;
 use trine::grammar::GrammarError;
 
 use super::function::Function;
+use super::head::NUMBER;
+use super::loose;
+use super::schema::{literal, with_definitions};
 use super::syntax::{Arguments, Syntax};
-
-/// Members of a schema that its parts refer to.
-const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The answers that there may be: calls of `functions` alone where they `must` come, and several of them where these may
 /// be `parallel`; else calls behind a text or instead of one.
@@ -23,8 +23,9 @@ pub fn lark(syntax: &Syntax, functions: &[Function], must: bool, parallel: bool)
     for (i, function) in functions.iter().enumerate() {
         let head = syntax.head(&function.name);
         let head = if sectioned { &head } else { head.strip_prefix(begun).unwrap_or(&head) };
+        let head = head.split(NUMBER).map(literal).collect::<Vec<_>>().join(" /[0-9]{1,3}/ ");
         let arguments = rules.arguments(i, &function.parameters)?;
-        rules.out += &format!("f{i}: {} {arguments} {}\n", literal(head), literal(syntax.close));
+        rules.out += &format!("f{i}: {head} {arguments} {}\n", literal(syntax.close));
     }
     let names: Vec<String> = (0..functions.len()).map(|i| format!("f{i}")).collect();
     let mut out = rules.out;
@@ -52,11 +53,6 @@ pub fn lark(syntax: &Syntax, functions: &[Function], must: bool, parallel: bool)
     Ok(out)
 }
 
-/// A text as Lark writes it; nothing for an empty one.
-fn literal(text: &str) -> String {
-    if text.is_empty() { String::new() } else { Value::from(text).to_string() }
-}
-
 /// Rules that come into being.
 struct Rules<'a> {
     syntax: &'a Syntax,
@@ -68,8 +64,10 @@ struct Rules<'a> {
 impl Rules<'_> {
     /// The part of a rule for the arguments of function number `i`.
     fn arguments(&mut self, i: usize, schema: &Value) -> Result<String, GrammarError> {
-        let Arguments::Tagged { open, middle, close } = self.syntax.arguments else {
-            return Grammar::inline(schema);
+        let (open, middle, close) = match self.syntax.arguments {
+            Arguments::Object => return Grammar::inline(schema),
+            Arguments::Loose { quote } => return loose::arguments(quote, schema, &mut self.out),
+            Arguments::Tagged { open, middle, close } => (open, middle, close),
         };
         let elsewhere = ["$ref", "anyOf", "oneOf", "allOf"].iter().find(|key| schema.get(**key).is_some());
         if let Some(key) = elsewhere {
@@ -94,13 +92,7 @@ impl Rules<'_> {
     /// The part of a rule for a value of `part`, a member of the arguments whose schema is `whole`, and the text behind it.
     fn value(&mut self, part: &Value, whole: &Value, close: &str) -> Result<String, GrammarError> {
         if !is_text(part) {
-            let mut part = part.clone();
-            if let Value::Object(members) = &mut part {
-                for name in DEFINITIONS.iter().filter(|name| whole.get(**name).is_some()) {
-                    members.entry(*name).or_insert_with(|| whole[*name].clone());
-                }
-            }
-            return Ok(format!("{} {}", Grammar::inline(&part)?, literal(close)));
+            return Ok(format!("{} {}", Grammar::inline(&with_definitions(part, whole))?, literal(close)));
         }
         let named = part["enum"].as_array().map(Vec::as_slice).or(part.get("const").map(std::slice::from_ref));
         if let Some(named) = named {

@@ -6,8 +6,12 @@
 //! that a call, once begun, is one of the functions with arguments by its schema, so that [`reader`] never has to guess.
 
 mod function;
+mod head;
+pub mod ids;
 mod lark;
+mod loose;
 pub mod reader;
+mod schema;
 mod syntax;
 pub mod told;
 
@@ -17,7 +21,7 @@ use serde_json::Value;
 use trine::Grammar;
 
 use super::fields::{Fields, wrong};
-use super::{Unread, structure};
+use super::{Unread, structure, thoughts};
 use crate::error::ApiError;
 use crate::service::{ResponseFormat, Service};
 use function::Function;
@@ -46,7 +50,7 @@ pub struct Tools {
 pub struct Calls {
     syntax: &'static Syntax,
     functions: Vec<Function>,
-    /// Control tokens that stand in calls.
+    /// Control tokens that stand in calls, and in marks of thoughts before them.
     marks: Vec<u32>,
 }
 
@@ -74,8 +78,10 @@ impl Tools {
             true => Syntax::of(template.source()),
             false => &HERMES,
         };
-        let in_calls = |(id, name): &(u32, String)| syntax.writes(name).then_some(*id);
-        let marks = service.controls().iter().filter_map(in_calls).collect();
+        // Thoughts may stand before calls, and the grammar knows no tokens but those that are shown.
+        let thoughts = thoughts::marks(service);
+        let shown = |name: &str| syntax.writes(name) || thoughts.is_some_and(|marks| marks.write(name));
+        let marks = service.controls().iter().filter(|(_, name)| shown(name)).map(|(id, _)| *id).collect();
         let (choice, allowed) = Choice::read(f, &functions)?;
         let functions = match allowed {
             Some(names) => functions.into_iter().filter(|g| names.contains(&g.name)).collect(),
@@ -96,9 +102,9 @@ impl Tools {
         }))
     }
 
-    /// The control tokens by which calls are known.
-    pub fn marks(&self) -> &[u32] {
-        self.calls.as_ref().map_or(&[], |calls| &calls.marks)
+    /// The control tokens by which calls are known; `None` if the model may not call.
+    pub fn marks(&self) -> Option<&[u32]> {
+        self.calls.as_ref().map(|calls| &calls.marks[..])
     }
 
     /// Returns true if an answer is a call and nothing else.

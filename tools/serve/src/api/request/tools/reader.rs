@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::Calls;
+use super::head::Head;
 use super::lark::is_text;
+use super::loose::Loose;
 use super::syntax::{Arguments, Syntax};
 
 /// A part of an answer.
@@ -36,6 +38,8 @@ enum CallPart {
     Text,
     /// In arguments that are an object.
     Object(Depth),
+    /// In arguments whose names are bare.
+    Loose(Loose),
     /// Before an argument of a function, or behind all of them.
     Tagged { function: usize, first: bool },
     /// In the value of an argument, which is a text or JSON.
@@ -119,6 +123,16 @@ impl Reader {
                 }
                 end.is_some()
             }
+            CallPart::Loose(loose) => {
+                let (part, ended) = loose.read(&mut self.held);
+                if !part.is_empty() {
+                    pieces.push(Piece::Arguments(part));
+                }
+                if ended {
+                    self.state = CallPart::Close;
+                }
+                ended
+            }
             &mut CallPart::Tagged { function, first } => self.tagged(calls, function, first, pieces),
             &mut CallPart::Value { function, text } => self.value(calls, function, text, pieces),
             CallPart::Close => {
@@ -137,10 +151,11 @@ impl Reader {
                     self.state = CallPart::Text;
                     return true;
                 }
+                let between = between.unwrap_or("");
                 let heads =
-                    calls.functions.iter().map(|f| format!("{}{}", between.unwrap_or(""), calls.syntax.head(&f.name)));
-                let begun = heads.enumerate().find(|(_, head)| self.held.starts_with(head.as_str()));
-                begun.map(|(function, head)| self.begin(calls, function, head.len(), pieces)).is_some()
+                    calls.functions.iter().map(|f| Head::new(&format!("{between}{}", calls.syntax.head(&f.name))));
+                let begun = heads.enumerate().find_map(|(function, head)| Some((function, head.begins(&self.held)?)));
+                begun.map(|(function, end)| self.begin(calls, function, end, pieces)).is_some()
             }
         }
     }
@@ -160,6 +175,10 @@ impl Reader {
         self.held.drain(..end);
         self.state = match calls.syntax.arguments {
             Arguments::Object => CallPart::Object(Depth::default()),
+            Arguments::Loose { quote } => {
+                pieces.push(Piece::Arguments("{".to_owned()));
+                CallPart::Loose(Loose::new(quote))
+            }
             Arguments::Tagged { .. } => CallPart::Tagged { function, first: true },
         };
         self.calls += 1;
@@ -222,26 +241,26 @@ impl Reader {
 
     fn text(&mut self, calls: &Calls, pieces: &mut Vec<Piece>) -> bool {
         let before = calls.syntax.before;
-        let heads: Vec<String> =
-            calls.functions.iter().map(|f| format!("{before}{}", calls.syntax.head(&f.name))).collect();
+        let heads: Vec<Head> =
+            calls.functions.iter().map(|f| Head::new(&format!("{before}{}", calls.syntax.head(&f.name)))).collect();
         // Where calls have no beginning of their own, they are all of an answer.
         let anywhere = !calls.syntax.mark.is_empty();
         let found = heads.iter().enumerate().filter_map(|(function, head)| {
-            let at = self.held.find(head.as_str());
-            at.filter(|at| anywhere || self.is_first(*at)).map(|at| (at, function, head.len()))
+            let found = head.find(&self.held);
+            found.filter(|found| anywhere || self.is_first(found.start)).map(|found| (found, function))
         });
-        if let Some((at, function, length)) = found.min_by_key(|(at, ..)| *at) {
-            let before = self.held[..at].trim_end();
+        if let Some((found, function)) = found.min_by_key(|(found, _)| found.start) {
+            let before = self.held[..found.start].trim_end();
             if !before.is_empty() {
                 pieces.push(Piece::Text(before.to_owned()));
             }
-            self.begin(calls, function, at + length, pieces);
+            self.begin(calls, function, found.end, pieces);
             return true;
         }
         // The possible beginning of a call is pending, and the white space before it.
         let may = |at: &usize| {
             let rest = &self.held[*at..];
-            (anywhere || self.is_first(*at)) && heads.iter().any(|head| head.starts_with(rest))
+            (anywhere || self.is_first(*at)) && heads.iter().any(|head| head.may_follow(rest))
         };
         let mut at = self.held.char_indices().map(|(at, _)| at);
         let certain = at.find(may).unwrap_or(self.held.len());
@@ -390,6 +409,30 @@ mod tests {
             (
                 "<|tool_call|>",
                 "<|tool_call|>[{\"name\": \"go\", \"arguments\": @}, {\"name\": \"got\", \"arguments\": #}]",
+            ),
+            (
+                "<|tool_calls_section_begin|>",
+                "<|tool_calls_section_begin|><|tool_call_begin|>functions.go:0<|tool_call_argument_begin|>@<|tool_call_end|>\
+                 <|tool_call_begin|>functions.got:11<|tool_call_argument_begin|>#<|tool_call_end|><|tool_calls_section_end|>",
+            ),
+            (
+                "<|tool_call>",
+                "<|tool_call>call:go{a:<|\"|>x < \"y\"\n</par<|\"|>,b:[1,<|\"|><<|\"|>]}<tool_call|><|tool_call>call:got{}<tool_call|>",
+            ),
+            (
+                "<start_function_call>",
+                "<start_function_call>call:go{a:<escape>x < \"y\"\n</par<escape>,b:[1,<escape><<escape>]}<end_function_call>\
+                 <start_function_call>call:got{}<end_function_call>",
+            ),
+            (
+                "<|START_ACTION|>",
+                "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"go\", \"parameters\": @},\n    \
+                 {\"tool_call_id\": \"1\", \"tool_name\": \"got\", \"parameters\": #}\n]<|END_ACTION|>",
+            ),
+            (
+                "<|channel|>commentary <|call|>",
+                "<|channel|>commentary to=functions.go <|constrain|>json<|message|>@\
+                 <|channel|>commentary to=functions.got <|constrain|>json<|message|>#",
             ),
         ] {
             let syntax = Syntax::of(marks);

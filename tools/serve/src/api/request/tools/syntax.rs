@@ -3,7 +3,8 @@
 /// A way to write calls.
 ///
 /// An answer with calls is, behind any text where `mark` says that a call begins,
-/// `before call (between call)* behind`, and a call is `open NAME middle ARGUMENTS close`.
+/// `before call (between call)* behind`, and a call is `open NAME middle ARGUMENTS close`. In `open` or `middle` may stand
+/// a number that the model chooses ([`NUMBER`](super::head::NUMBER)).
 #[derive(Debug, PartialEq)]
 pub struct Syntax {
     /// The text by which a call in the middle of a text is known. Without one calls are all of an answer.
@@ -16,6 +17,8 @@ pub struct Syntax {
     /// `None` where an answer has one call.
     pub between: Option<&'static str>,
     pub behind: &'static str,
+    /// True if the model knows a call by its function and its place among all calls: `functions.NAME:PLACE`.
+    pub counts: bool,
     /// Texts of which the template has all.
     known_by: &'static [&'static str],
 }
@@ -27,6 +30,8 @@ pub enum Arguments {
     Object,
     /// Each by itself: `open NAME middle VALUE close`. A value that is a text stands as it is, any other is JSON.
     Tagged { open: &'static str, middle: &'static str, close: &'static str },
+    /// As an object with bare names, whose texts stand between marks. Its first bracket is the end of the call's `middle`.
+    Loose { quote: &'static str },
 }
 
 /// An object with the name and the arguments, in a frame of its own.
@@ -39,6 +44,7 @@ const OBJECT: Syntax = Syntax {
     close: "}",
     between: None,
     behind: "",
+    counts: false,
     known_by: &[],
 };
 
@@ -86,6 +92,7 @@ static KNOWN: &[Syntax] = &[
         between: Some(""),
         behind: "</minimax:tool_call>",
         known_by: &["<minimax:tool_call>"],
+        ..OBJECT
     },
     // Seed OSS
     Syntax {
@@ -151,6 +158,62 @@ static KNOWN: &[Syntax] = &[
         known_by: &["<｜tool▁calls▁begin｜>"],
         ..OBJECT
     },
+    // Kimi K2
+    Syntax {
+        mark: "<|tool_calls_section_begin|>",
+        before: "<|tool_calls_section_begin|>",
+        open: "<|tool_call_begin|>functions.",
+        middle: ":\0<|tool_call_argument_begin|>",
+        close: "<|tool_call_end|>",
+        between: Some(""),
+        behind: "<|tool_calls_section_end|>",
+        counts: true,
+        known_by: &["<|tool_calls_section_begin|>"],
+        ..OBJECT
+    },
+    // Command R7B, Command A
+    Syntax {
+        mark: "<|START_ACTION|>",
+        before: "<|START_ACTION|>[\n    ",
+        open: "{\"tool_call_id\": \"\0\", \"tool_name\": \"",
+        middle: "\", \"parameters\": ",
+        between: Some(",\n    "),
+        behind: "\n]<|END_ACTION|>",
+        known_by: &["<|START_ACTION|>"],
+        ..OBJECT
+    },
+    // gpt-oss, which ends its text with a token of its own behind a call
+    Syntax {
+        mark: "<|channel|>commentary to=functions.",
+        open: "<|channel|>commentary to=functions.",
+        middle: " <|constrain|>json<|message|>",
+        close: "",
+        between: Some(""),
+        known_by: &["<|channel|>commentary", "<|call|>"],
+        ..OBJECT
+    },
+    // Gemma 4
+    Syntax {
+        mark: "<|tool_call>",
+        open: "<|tool_call>call:",
+        middle: "{",
+        arguments: Arguments::Loose { quote: "<|\"|>" },
+        close: "<tool_call|>",
+        between: Some(""),
+        known_by: &["<|tool_call>"],
+        ..OBJECT
+    },
+    // FunctionGemma
+    Syntax {
+        mark: "<start_function_call>",
+        open: "<start_function_call>call:",
+        middle: "{",
+        arguments: Arguments::Loose { quote: "<escape>" },
+        close: "<end_function_call>",
+        between: Some(""),
+        known_by: &["<start_function_call>"],
+        ..OBJECT
+    },
     // Apertus
     Syntax {
         mark: "<|tools_prefix|>",
@@ -201,6 +264,7 @@ impl Syntax {
         let Syntax { mark, before, open, middle, close, between, behind, .. } = self;
         let tagged = match self.arguments {
             Arguments::Object => [""; 3],
+            Arguments::Loose { quote } => [quote, "", ""],
             Arguments::Tagged { open, middle, close } => [open, middle, close],
         };
         let all = [mark, before, open, middle, close, between.unwrap_or(""), behind];

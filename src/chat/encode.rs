@@ -26,10 +26,7 @@ impl ChatTemplate {
         messages: &[Message],
         options: &RenderOptions,
     ) -> Result<Vec<u32>, ChatError> {
-        let plain = |text: &str| -> Result<bool, ChatError> {
-            let as_text = tokenizer.encode(text, false, false)?;
-            Ok(as_text == tokenizer.encode(text, false, true)?)
-        };
+        let plain = |text: &str| is_plain(tokenizer, text);
         if !plain(&structure(messages, options))? {
             return Err(ChatError::Unprotected);
         }
@@ -45,4 +42,12 @@ impl ChatTemplate {
         let text = self.render_with(messages, options)?;
         Ok(tokenizer.encode(self.without_bos(tokenizer, &text), true, true)?)
     }
+}
+
+/// True if no part of a text is the text of a control token.
+///
+/// # Errors
+/// The tokenizer refuses the text.
+pub fn is_plain(tokenizer: &Tokenizer, text: &str) -> Result<bool, ChatError> {
+    Ok(tokenizer.encode(text, false, false)? == tokenizer.encode(text, false, true)?)
 }

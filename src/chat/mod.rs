@@ -24,6 +24,7 @@ mod template;
 mod thoughts;
 
 pub use answer::answer;
+pub use encode::is_plain;
 pub use error::ChatError;
 pub use message::{Message, Role, ToolCall};
 pub use options::RenderOptions;

@@ -1,7 +1,7 @@
 //! A conversation with a model that was made for one.
 
 use super::{Chunk, Context, ContextOptions, End, GenerateError, GenerateOptions, Generation};
-use crate::chat::{ChatTemplate, Message, RenderOptions, Retold, Role, ThoughtMarks, Thoughts};
+use crate::chat::{ChatTemplate, Message, RenderOptions, Retold, Role, ThoughtMarks, Thoughts, is_plain};
 use crate::handle::Model;
 
 /// Tokens at the end of a prompt that may hold the first mark of a thought.
@@ -246,7 +246,10 @@ impl Drop for Answer<'_> {
                 }
                 None => (String::new(), std::mem::take(&mut self.text)),
             };
-            let thoughts = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
+            // Thoughts that name control tokens cannot be given to the template, and are not worth the conversation.
+            let tokenizer = self.generation.context().model().tokenizer();
+            let thoughts = Some(thoughts)
+                .filter(|thoughts| !thoughts.is_empty() && matches!(is_plain(tokenizer, thoughts), Ok(true)));
             self.messages.push(Message { thoughts, ..Message::assistant(text) });
         }
     }

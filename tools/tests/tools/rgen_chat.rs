@@ -5,6 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use serde_json::Value;
+use trine_testkit::gguf::with_controls;
 use trine_testkit::tool::{self, stdout, texts};
 use trine_testkit::trilm;
 
@@ -20,6 +21,32 @@ fn chat(folder: &Path, args: &[&str], input: &str) -> (String, String) {
     command.env("XDG_STATE_HOME", folder.join("state"));
     command.arg(&template).args(args).write_stdin(input);
     texts(command.output().unwrap())
+}
+
+/// A model that has marks of its own for thoughts, which are control tokens: answers have the usual ones.
+#[test]
+fn thoughts_have_the_usual_marks() {
+    const ANALYSIS: &str = "<|channel|>analysis<|message|>";
+    let dir = tempfile::tempdir().unwrap();
+    let (model, template) = (dir.path().join("m.gguf"), dir.path().join("t.jinja"));
+    with_controls(&model, &[(4000, ANALYSIS), (4001, "<|channel|>final<|message|>"), (4002, "<|other|>")]);
+    let seen = "{% for m in messages %}{{ m.content }} {{ m.thinking }}\n{% endfor %}{# message.thinking <|channel|>analysis<|message|> #}";
+    fs::write(&template, seen).unwrap();
+    let answer = |token: u32, input: &'static str| {
+        let mut command = Command::from(tool::command(env!("CARGO_BIN_EXE_rgen")));
+        command.current_dir(dir.path()).args(["-m", "m.gguf", "-cnv", "-n", "3", "--seed", "7"]);
+        command.args(["--chat-template-file", "t.jinja", "--logit-bias", &format!("{token}+1000"), "--no-warmup"]);
+        texts(command.env("XDG_STATE_HOME", dir.path()).write_stdin(input).output().unwrap())
+    };
+    let thought = format!("<think>\n{ANALYSIS}{ANALYSIS}\n</think>\n\n\n");
+    assert_eq!(answer(4000, "One\n").0, thought);
+    // What is saved is the answer alone.
+    let (twice, told) = answer(4000, "One\n/save chat.json\nTwo\n");
+    assert_eq!(twice, thought.repeat(2), "{told}");
+    let saved: Value = serde_json::from_slice(&fs::read(dir.path().join("chat.json")).unwrap()).unwrap();
+    assert!(!saved.to_string().contains("analysis"), "{saved}");
+    assert_eq!(answer(4001, "One\n").0, "\n");
+    assert_eq!(answer(4002, "One\n").0, "\n");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Models that think before they answer.
 
 use serde_json::{Value, json};
+use trine_testkit::gguf::with_controls;
 
 use crate::client::{ask, post};
 use crate::local::{Local, start, start_with};
-use crate::tools::with_controls;
 
 /// A template whose answers begin with a thought, and which shows those of earlier turns.
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}: {% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% if enable_thinking is defined and not enable_thinking %}<think></think>{% else %}<think>\n{% endif %}{% endif %}";

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use trine::formats::gguf::write::NewTensor;
-use trine::formats::gguf::{Array, Value as Meta};
-use trine_testkit::gguf;
+use trine_testkit::gguf::with_controls;
 
 use crate::client::{ask, get, post};
 use crate::local::{Local, start, start_with};
@@ -170,45 +168,6 @@ fn calls_in_the_way_of_the_model() {
         let rest = rest["content"].as_str().expect("a text");
         assert!(rest.trim_start().starts_with(|c: char| c.is_ascii_digit()), "{marks}: {rest}");
     }
-}
-
-/// The bundled model with control tokens of these names, by their ids.
-pub fn with_controls(path: &Path, names: &[(usize, &str)]) {
-    let file = gguf::open(&trine_testkit::trilm());
-    let mut meta = file.meta().clone();
-    let array = |key: &str| match meta.get(key) {
-        Some(Meta::Array(array)) => array.clone(),
-        other => panic!("{key}: {other:?}"),
-    };
-    let (tokens, types) = (array("tokenizer.ggml.tokens"), array("tokenizer.ggml.token_type"));
-    let (Array::Str(tokens), Array::I32(mut types)) = (tokens, types) else {
-        panic!("a vocabulary");
-    };
-    names.iter().for_each(|&(id, _)| types[id] = 3);
-    let named = |id: usize| names.iter().find(|(at, _)| *at == id).map(|(_, name)| name.as_bytes());
-    // nothing is merged to what they were before
-    let old: Vec<String> =
-        names.iter().map(|&(id, _)| String::from_utf8_lossy(tokens.get(id).expect("a token")).into_owned()).collect();
-    let Array::Str(merges) = array("tokenizer.ggml.merges") else {
-        panic!("merges");
-    };
-    let stays = |merge: &&[u8]| {
-        let merge = String::from_utf8_lossy(merge);
-        !old.contains(&merge.replacen(' ', "", 1)) && !merge.split(' ').any(|part| old.iter().any(|old| old == part))
-    };
-    let merges = merges.iter().filter(stays).collect();
-    let tokens = tokens.iter().enumerate().map(|(id, old)| named(id).unwrap_or(old)).collect();
-    meta.put("tokenizer.ggml.merges", Meta::Array(Array::Str(merges)));
-    meta.put("tokenizer.ggml.tokens", Meta::Array(Array::Str(tokens)));
-    meta.put("tokenizer.ggml.token_type", Meta::Array(Array::I32(types)));
-    let tensors: Vec<(NewTensor, Vec<u8>)> = file
-        .tensors()
-        .map(|t| {
-            let data = file.tensor(&t.name).expect("a tensor").data.to_vec();
-            (NewTensor::new(t.name.clone(), t.shape.clone(), t.ty), data)
-        })
-        .collect();
-    gguf::write(path, &meta, &tensors);
 }
 
 /// Marks that are control tokens are seen in calls, and nowhere else.

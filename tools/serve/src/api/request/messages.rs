@@ -1,7 +1,7 @@
 //! The messages of a chat: JSON to a prompt, by the template of the model.
 
 use serde_json::{Map, Value};
-use trine::chat::{ChatError, RenderOptions, ToolCall};
+use trine::chat::{ChatError, RenderOptions, ToolCall, is_plain};
 use trine::{ChatTemplate, Message, Role};
 
 use super::fields::{Fields, wrong};
@@ -100,8 +100,7 @@ impl Conversation {
         let texts = self.messages.iter().map(|m| m.content.as_str());
         let texts = texts.chain([begun.as_str()]);
         for text in texts.chain(others.iter().map(String::as_str)) {
-            let plain = tokenizer.encode(text, false, false);
-            if plain.ok() != tokenizer.encode(text, false, true).ok() {
+            if !is_plain(tokenizer, text).map_err(failed)? {
                 return Err(failed(ChatError::Unprotected));
             }
         }

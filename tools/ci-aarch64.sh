@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lints and tests the crates for aarch64-unknown-linux-gnu on an x86-64 Debian machine; the tests run in emulation.
 #
-#   bash tools/ci-aarch64.sh                  what .ci/run runs: lints, formats, kernels on three processors, a model's hashes
-#   bash tools/ci-aarch64.sh --all            that, the other types, the engine's tests of logits, lints of all crates
+#   bash tools/ci-aarch64.sh                  what .ci/run runs: lints, formats, kernels on two processors, hashes of a model on three
+#   bash tools/ci-aarch64.sh --all            that, kernels on a third, the other types, the engine's tests of logits, lints of all crates
 #   bash tools/ci-aarch64.sh --cpu NAME ARGS  `cargo test --release ARGS` on one emulated processor
 #   bash tools/ci-aarch64.sh --run CMD ARGS   a command in the environment of the cross compiler
 #   bash tools/ci-aarch64.sh --count TYPE...  weights for each instruction of products of packed rows, by instruction set
@@ -252,10 +252,12 @@ esac
 "$RUSTC" --version
 lint -p trine-formats -p trine-kernels
 release test -p trine-formats --lib
-# Where there is SMMLA; where there is SDOT but not that; and where there is neither. What takes minutes of emulation is left
-# out: encoders that search, and kernels for rows as a file has them, where the definition is compared with itself. The other
-# encoders need nothing beyond NEON and are tested where there is nothing else.
-for cpu in max neoverse-n1 cortex-a72; do
+# Where there is SMMLA, and the kernels without it are tested too; with --all, where there is SDOT but not that; and where there
+# is neither. What takes minutes of emulation is left out: encoders that search, and kernels for rows as a file has them, where
+# the definition is compared with itself. The other encoders need nothing beyond NEON and are tested where there is nothing else.
+processors=(max cortex-a72)
+[ "${1:-}" != --all ] || processors+=(neoverse-n1)
+for cpu in "${processors[@]}"; do
     processor $cpu
     encoders=encoders_give_the_bytes
     [ $cpu != cortex-a72 ] || encoders=searching_$encoders

@@ -15,6 +15,7 @@ pub mod fast;
 pub mod fragment;
 pub mod pack;
 pub mod plan;
+pub mod planes;
 pub mod program;
 pub mod ptx;
 pub mod run;

@@ -86,6 +86,16 @@ pub enum PlanError {
         /// Rows of a group.
         rows: usize,
     },
+    /// Tables of any-precision weights that no kernel takes.
+    #[error(
+        "any-precision weights of {width} bits with a table for {columns} columns: kernels take whole quads, and tables that fit into 48 KiB"
+    )]
+    Tables {
+        /// Columns of a group.
+        columns: usize,
+        /// Bits of a code.
+        width: u8,
+    },
     /// No rows, columns or tokens.
     #[error("a product without rows, columns or tokens")]
     Empty,

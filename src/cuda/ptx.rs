@@ -1,6 +1,6 @@
 //! The kernels as PTX: what a driver is given, and what the tests execute.
 //!
-//! The text is made of `kernels/` by `cargo xtask ptx` and checked in; `ptx/MANIFEST` says of what and by what. It asks
+//! The text is made of `kernels/` by `cargo xtask ptx` and checked in, compressed; `ptx/MANIFEST` says of what and by what. It asks
 //! for PTX 7.4 and compute capability 8.0, so drivers from R470 on compile it for every later GPU.
 
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ pub const CAPABILITY: (u32, u32) = (8, 0);
 pub struct Text {
     /// Its name, without `.ptx`.
     pub name: &'static str,
-    /// Its PTX, as `build.rs` has packed it (RFC 1951).
+    /// Its PTX, compressed (RFC 1951).
     packed: &'static [u8],
 }
 
@@ -32,7 +32,7 @@ impl Text {
         place.map_or("", |place| TEXTS[place].get_or_init(|| self.unpacked()))
     }
 
-    /// The text, or an empty one, which every driver refuses, if these are not bytes that a build has packed.
+    /// The text, or an empty one, which every driver refuses, if these are no compressed text.
     fn unpacked(&self) -> String {
         let bytes = miniz_oxide::inflate::decompress_to_vec(self.packed).unwrap_or_default();
         String::from_utf8(bytes).unwrap_or_default()
@@ -56,7 +56,7 @@ impl Text {
 /// The text of a name.
 macro_rules! text {
     ($name:literal) => {
-        Text { name: $name, packed: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".deflate")) }
+        Text { name: $name, packed: include_bytes!(concat!("ptx/", $name, ".deflate")) }
     };
 }
 
@@ -84,6 +84,9 @@ pub const EXPERTS: Text = text!("experts");
 /// Products of activations in half precision with weights of which two of four are there.
 pub const SPARSE: Text = text!("sparse");
 
+/// Products of any-precision weights.
+pub const PLANES: Text = text!("planes");
+
 /// Rows of tables, decoded.
 pub const EMBED: Text = text!("embed");
 
@@ -100,12 +103,12 @@ pub const ATTENTION: Text = text!("attention");
 pub const GATE: Text = text!("gate");
 
 /// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 11] =
-    [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PREFILL, QUANTIZE, TERNARY];
+pub const EXACT: [Text; 12] =
+    [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, TERNARY];
 
 /// All files, by name.
-pub const ALL: [Text; 13] =
-    [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PREFILL, QUANTIZE, SPARSE, TERNARY];
+pub const ALL: [Text; 14] =
+    [ATTENTION, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PLANES, PREFILL, QUANTIZE, SPARSE, TERNARY];
 
 /// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.
 pub const MANIFEST: &str = include_str!("ptx/MANIFEST");

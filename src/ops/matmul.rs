@@ -227,6 +227,14 @@ impl Matrix {
         }
     }
 
+    /// Any-precision weights at all their widths, ascending, and how their products are added; `None` of others.
+    pub fn planes(&self) -> Option<(NumberPath, Vec<&ApView>)> {
+        match &self.weights {
+            Weights::Planes(planes) => Some(planes.views()),
+            Weights::Rows { .. } | Weights::Packed(_) | Weights::Widely(_) => None,
+        }
+    }
+
     /// The kind of weights that have a form of their own beside the file's types, in words; `None` of others.
     pub fn special(&self) -> Option<&'static str> {
         match &self.weights {

@@ -390,7 +390,8 @@ impl Engine {
         let mut stream = Vec::new();
         if let Some(device) = &mut device {
             let angles = |kind, position| self.model.angles(kind, options.n_ctx, position);
-            device.pass(&Behind { tokens: &tokens, rows: &residual, angles: &angles }, &parts)?;
+            let bits = options.setting.bits;
+            device.pass(&Behind { tokens: &tokens, rows: &residual, bits, angles: &angles }, &parts)?;
             if !hidden.is_empty() {
                 stream = device.stream()?;
             }

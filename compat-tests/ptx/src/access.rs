@@ -27,8 +27,15 @@ impl Warp<'_> {
         around: &mut Surroundings,
     ) -> Result<(), Trouble> {
         let found = wavefronts(addresses, bytes);
-        around.report.worst_wavefronts = around.report.worst_wavefronts.max(found);
-        let most = if bytes == 16 { 1 } else { around.wavefronts };
+        if bytes > 2 {
+            around.report.worst_wavefronts = around.report.worst_wavefronts.max(found);
+        }
+        let most = match bytes {
+            16 => 1,
+            // A lane that asks for one or two bytes looks them up in a table, at a place that data decides.
+            1 | 2 => LANES,
+            _ => around.wavefronts,
+        };
         if found <= most {
             return Ok(());
         }

@@ -46,8 +46,8 @@ pub struct Launch<'a> {
     pub arguments: &'a [Argument],
     /// The order of warps.
     pub schedule: Schedule,
-    /// The most wavefronts that an access to shared memory may take where a lane asks for eight bytes or fewer; for 16
-    /// bytes it is always one for each eight lanes.
+    /// The most wavefronts that an access to shared memory may take where a lane asks for four or eight bytes; for 16
+    /// bytes it is always one for each eight lanes, and for one or two, which are looked up in tables, any number.
     pub wavefronts: usize,
     /// The most instructions that all warps together may execute.
     pub budget: u64,

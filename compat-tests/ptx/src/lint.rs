@@ -12,6 +12,9 @@ pub enum Family {
     /// The same with the exponential of glibc, which has products and sums in double precision rounded together. The
     /// compiler makes none of its own (-fmad=false).
     Glibc,
+    /// The bits of a processor, by a definition that names products and sums in single precision which are rounded
+    /// together. The compiler makes none of its own.
+    Fused,
     /// Bits of its own, the same whatever else is computed beside: f16 products, and products and sums rounded
     /// together, where the text says so.
     Fast,
@@ -43,6 +46,7 @@ fn reason(opcode: &str, family: Family) -> Option<&'static str> {
         }
         "ld" if has("volatile") || has("acquire") || has("relaxed") => Some("waits for what others write"),
         "fma" if family == Family::Glibc && opcode == "fma.rn.f64" => None,
+        "fma" if family == Family::Fused && opcode == "fma.rn.f32" => None,
         "fma" | "mad" if float && family != Family::Fast => Some("a product and a sum rounded together"),
         "fma" | "mul" | "add" | "sub" | "div" | "sqrt" if float && !has("rn") => Some("may be contracted without .rn"),
         "mma" | "wmma" | "wgmma" if float && family != Family::Fast => {

@@ -121,7 +121,7 @@ impl<D: Device> Product<D> {
                 *buffer = Some(taken);
             }
         }
-        let calls = program.logits_of(shape.tokens)?;
+        let calls = program.logits_of(shape.tokens, 0)?;
         Ok(Product { program, calls, buffers, weights, shape })
     }
 

@@ -20,22 +20,26 @@ fn made(name: &str) -> Option<(Weights, ModelFile)> {
 
 /// The model of a listing in a file type, and its file; types whose blocks do not fit a matrix have another one there.
 pub fn made_as(name: &str, ty: &str) -> Option<(Weights, ModelFile)> {
+    let mut recipe = trine::Recipe::new(trine::Target::parse(ty).expect("a type"));
+    recipe.fallback = trine::quant::Fallback::Always;
+    let file = made_with(name, &recipe);
+    let options = LoadOptions { repack: false, ..LoadOptions::default() };
+    // A few are refused by the engine itself.
+    Some((Weights::load(&file, &options).ok()?, file))
+}
+
+/// The file of a listing's model by a recipe.
+pub fn made_with(name: &str, recipe: &trine::Recipe) -> ModelFile {
     let listing = fs::read_to_string(testdata(&format!("archs/{name}"))).expect("a listing");
     let folder = trine_testkit::folder();
     let [single, smaller] = ["F32", "smaller"].map(|ty| folder.path().join(format!("{ty}.gguf")));
     fs::write(&single, Listing::parse(&listing).file()).expect("room for the model");
     let file = trine::open_file(&single, true).expect("a model");
-    let mut recipe = trine::Recipe::new(trine::Target::parse(ty).expect("a type"));
-    recipe.fallback = trine::quant::Fallback::Always;
-    let mut plan = trine::quant::Plan::new(&file, &recipe).expect("a plan");
+    let mut plan = trine::quant::Plan::new(&file, recipe).expect("a plan");
     // Random weights are not ternary.
     let options = trine::quant::RunOptions { force: true, ..trine::quant::RunOptions::default() };
     trine::quant::run(&file, &mut plan, &smaller, options, &mut ()).expect("a smaller file");
-    let bytes = fs::read(&smaller).expect("the smaller file");
-    let options = LoadOptions { repack: false, ..LoadOptions::default() };
-    // A few are refused by the engine itself.
-    let file = trine_testkit::gguf::model(bytes);
-    Some((Weights::load(&file, &options).ok()?, file))
+    trine_testkit::gguf::model(fs::read(&smaller).expect("the smaller file"))
 }
 
 /// Those that run; one that a change lets run or refuses has to be named or struck out here.

@@ -6,7 +6,7 @@ use std::fs;
 use trine_compat_tests::ptx::lint::Family;
 use trine_compat_tests::ptx::{Module, lint};
 use trine_compat_tests::root;
-use trine_cuda::ptx::{ALL, EXACT, EXPERTS, HALF, MANIFEST, Text};
+use trine_cuda::ptx::{ALL, EXACT, EXPERTS, HALF, MANIFEST, PLANES, Text};
 use trine_testkit::sha256;
 
 /// The lines of the manifest that begin with a word, without it, in words.
@@ -72,6 +72,7 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
 fn family(text: &Text) -> Family {
     match EXACT.contains(text) {
         true if *text == EXPERTS => Family::Glibc,
+        true if *text == PLANES => Family::Fused,
         true => Family::Exact,
         false => Family::Fast,
     }
@@ -86,10 +87,12 @@ fn old_drivers_load_it_and_no_rounding_is_left_open() {
     }
     assert!(!lint::broken_rules(HALF.text(), Family::Exact).is_empty());
     assert!(!lint::broken_rules(EXPERTS.text(), Family::Exact).is_empty());
+    assert!(!lint::broken_rules(PLANES.text(), Family::Exact).is_empty());
     for text in EXACT {
         // A planted contraction is found, so the lint looks at this text.
         let product = text.text().lines().find(|line| line.contains("mul.rn.f32")).expect("a product of floats");
-        let planted = text.text().replacen(product, "\tfma.rn.f32 %f1, %f2, %f3, %f4;", 1);
+        let fused = if text == PLANES { "mad.rn.f32" } else { "fma.rn.f32" };
+        let planted = text.text().replacen(product, &format!("\t{fused} %f1, %f2, %f3, %f4;"), 1);
         assert_eq!(lint::broken_rules(&planted, family(&text)).len(), 1);
     }
 }

@@ -15,7 +15,7 @@ use trine_formats::gguf::ModelFile;
 use trine_testkit::{is_long, sha256};
 
 /// A bundled model in a file type.
-fn file(name: &str, ty: &str) -> ModelFile {
+pub fn file(name: &str, ty: &str) -> ModelFile {
     let source = models::bundled(name).expect("a bundled model");
     let folder = trine_testkit::folder();
     let made = folder.path().join("made.gguf");
@@ -39,7 +39,7 @@ pub fn on_gpu(file: &ModelFile, device: Emulated, layers: usize) -> Weights {
 /// All layers.
 const ALL: usize = usize::MAX;
 
-fn on_cpu(file: &ModelFile) -> Weights {
+pub fn on_cpu(file: &ModelFile) -> Weights {
     Weights::load(file, &LoadOptions::default()).expect("a model")
 }
 

@@ -113,6 +113,30 @@ impl ApView {
         codes.iter().enumerate().map(entry).collect()
     }
 
+    /// The differences between the weights that are stored as they are and what their codes say, in their order.
+    pub fn sparse_differences(&self) -> Vec<f32> {
+        let Some(sparse) = &self.sparse else {
+            return Vec::new();
+        };
+        let group = self.columns / self.groups;
+        let mut ptr = sparse.ptr().map(|p| p as usize);
+        let mut start = ptr.next().unwrap_or(0);
+        let mut out = Vec::with_capacity(sparse.col().len());
+        for (row, end) in ptr.enumerate() {
+            let planes = self.row_planes(row);
+            let tables = &self.lut[row * self.lut_bytes()..];
+            for (column, weight) in sparse.entries(start..end) {
+                let bit = |code: usize, plane: &&[u8]| code << 1 | usize::from(plane[column / 8] >> (column % 8) & 1);
+                let code = planes.iter().fold(0, bit);
+                let entry = (column / group) << self.width | code;
+                let centroid = u16::from_le_bytes([tables[2 * entry], tables[2 * entry + 1]]);
+                out.push(weight - f16_to_f32(centroid));
+            }
+            start = end;
+        }
+        out
+    }
+
     /// The weights of a row as its codes say, without the sparse ones.
     pub fn dense_row(&self, row: usize) -> Vec<f32> {
         let lut: Vec<f32> = self.row_lut(row).map(f16_to_f32).collect();

@@ -23,8 +23,8 @@ const SCORES: usize = 64 << 20;
 pub(super) fn of(
     program: &Program,
     operations: &[Operation],
-    tokens: usize,
-    wanted: usize,
+    [tokens, wanted]: [usize; 2],
+    width: u8,
 ) -> Result<Vec<Call>, ProgramError> {
     let limits = program.limits;
     if tokens > limits.tokens || wanted > limits.wanted || tokens == 0 || wanted == 0 {
@@ -33,7 +33,7 @@ pub(super) fn of(
             limits.tokens, limits.wanted
         )));
     }
-    let mut pass = Pass { program, tokens, wanted, calls: Vec::new() };
+    let mut pass = Pass { program, tokens, wanted, width, calls: Vec::new() };
     for operation in operations {
         pass.call(operation)?;
     }
@@ -101,6 +101,8 @@ pub(super) struct Pass<'p> {
     program: &'p Program,
     tokens: usize,
     wanted: usize,
+    /// Bits of any-precision weights.
+    pub(super) width: u8,
     pub(super) calls: Vec<Call>,
 }
 
@@ -204,6 +206,7 @@ impl Pass<'_> {
             }
             Operation::Quantize { from, quants, to } => self.quantize(from, quants, to),
             Operation::Product { matrix, from, to } => self.product(&matrix, from, to),
+            Operation::Planes { ref matrix, from, x, to } => self.planes(matrix, [from, x, to]),
             Operation::Rotate { x, table, pairs, neighbours, heads } => {
                 let operands = vec![
                     self.at(x),
@@ -275,6 +278,10 @@ impl Pass<'_> {
             Quants::Bytes { floored } => {
                 operands.push(int(floored.into()));
                 ("quantize_bytes", [padded, 1], ELEMENTS)
+            }
+            Quants::Planes => {
+                operands.truncate(3);
+                ("quantize_planes", [columns.div_ceil(GROUP), padded], WARP)
             }
             Quants::Halves => {
                 operands.truncate(2);

@@ -7,6 +7,7 @@ use trine_formats::types::{TypeId, tq1_0};
 use super::ProgramError;
 use super::memory::{Kind, Memory, size};
 use super::operation::Placed;
+use super::planes::PlaneMatrix;
 use crate::fast::WeightFormat;
 use crate::fragment::ROWS;
 use crate::pack::rows::{self, SLAB};
@@ -33,7 +34,7 @@ pub struct Matrix<'a> {
 
 /// Conversion of bytes on their way to a device.
 #[derive(Clone, Debug)]
-enum Layout<'a> {
+pub(super) enum Layout<'a> {
     /// Floats: gains, biases.
     Floats(Cow<'a, [f32]>),
     /// Rows of blocks, as they are.
@@ -50,6 +51,8 @@ enum Layout<'a> {
     Pruned(Matrix<'a>),
     /// For products of floats.
     Singles(Matrix<'a>),
+    /// Planes, tables and sparse weights of any-precision weights.
+    Planes(PlaneMatrix<'a>),
     /// The matrices of all experts, one after the other, each laid out by itself.
     Stack(Vec<Layout<'a>>),
     /// Half floats as they are.
@@ -83,6 +86,7 @@ impl Layout<'_> {
         Ok(match self {
             Layout::Floats(x) => vec![x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>().into()],
             Layout::Plain(m) => vec![m.data.into()],
+            Layout::Planes(m) => m.pack()?,
             Layout::AsTq2(m) => {
                 let blocks = m.data.as_chunks().0.iter();
                 let bytes: Vec<u8> = blocks.flat_map(tq1_0::to_tq2_0).collect();
@@ -158,7 +162,8 @@ pub(super) struct Store<'a> {
 }
 
 impl<'a> Store<'a> {
-    fn add(&mut self, memories: &mut Vec<Memory>, layout: Layout<'a>, parts: &[usize]) -> usize {
+    /// Weights of a layout, whose parts have these sizes; the number of the first one's memory.
+    pub(super) fn add(&mut self, memories: &mut Vec<Memory>, layout: Layout<'a>, parts: &[usize]) -> usize {
         let memory = memories.len();
         memories.extend(parts.iter().map(|&bytes| Memory { kind: Kind::Weights, bytes }));
         self.weights.push(Weights { memory, layout });

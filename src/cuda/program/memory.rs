@@ -108,6 +108,8 @@ pub(super) enum Quants {
     Bytes {
         floored: bool,
     },
+    /// Bytes in blocks of 64 columns, for any-precision weights.
+    Planes,
     /// Half floats, in rows of whole chunks of eight.
     Halves,
 }
@@ -119,6 +121,7 @@ impl Quants {
             Quants::Q8K => columns / 256,
             Quants::Q8_0 => columns / 32,
             Quants::Bytes { .. } => 1,
+            Quants::Planes => columns.div_ceil(64),
             Quants::Halves => 0,
         }
     }

@@ -14,6 +14,7 @@ mod memory;
 mod operation;
 mod pass;
 mod place;
+mod planes;
 mod record;
 mod record_experts;
 
@@ -23,24 +24,35 @@ pub use matrix::{Matrix, Weights, embeds};
 pub use memory::{Kind, Memory, Table};
 pub use operation::{Claim, Gate, Gating};
 pub use pass::Program;
+pub use planes::PlaneMatrix;
 pub use record::{Heads, Recorder, Rotation, Span};
 pub use record_experts::{Choosing, Chosen};
 
 impl Program {
-    /// The launches of a pass over `tokens` tokens.
+    /// The launches of a pass over `tokens` tokens, with any-precision weights of `width` bits; any number where there
+    /// are no such weights.
     ///
     /// # Errors
-    /// A product without a plan; more tokens than the limits say.
-    pub fn body(&self, tokens: usize) -> Result<Vec<Call>, ProgramError> {
-        calls::of(self, &self.operations[..self.head], tokens, 1)
+    /// A product without a plan; more tokens than the limits say; a width that the weights do not have.
+    pub fn body(&self, tokens: usize, width: u8) -> Result<Vec<Call>, ProgramError> {
+        calls::of(self, &self.operations[..self.head], [tokens, 1], width)
     }
 
     /// The launches that make logits of `wanted` rows of a pass.
     ///
     /// # Errors
-    /// A product without a plan; more rows than the limits say.
-    pub fn logits_of(&self, wanted: usize) -> Result<Vec<Call>, ProgramError> {
-        calls::of(self, &self.operations[self.head..], 1, wanted)
+    /// A product without a plan; more rows than the limits say; a width that the weights do not have.
+    pub fn logits_of(&self, wanted: usize, width: u8) -> Result<Vec<Call>, ProgramError> {
+        calls::of(self, &self.operations[self.head..], [1, wanted], width)
+    }
+
+    /// Most bits of its any-precision weights; 0 where there are none.
+    fn widest(&self) -> u8 {
+        let widths = self.operations.iter().map(|operation| match operation {
+            operation::Operation::Planes { matrix, .. } => matrix.widest(),
+            _ => 0,
+        });
+        widths.max().unwrap_or(0)
     }
 }
 

@@ -3,6 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::memory::Quants;
+use super::planes::PlacedPlanes;
 use crate::fast::WeightFormat;
 
 /// The function of a gate.
@@ -115,6 +116,13 @@ pub(super) enum Operation {
     Product {
         matrix: Placed,
         from: usize,
+        to: usize,
+    },
+    /// Products of rows with any-precision weights. `x` are the rows as floats, for sparse weights.
+    Planes {
+        matrix: PlacedPlanes,
+        from: usize,
+        x: usize,
         to: usize,
     },
     Rotate {
@@ -245,6 +253,7 @@ impl Operation {
             | Operation::Quantize { from, to, .. }
             | Operation::Product { from, to, .. } => all(&[*from, *to]),
             Operation::AddNorm { x, y, to, .. } => all(&[*x, *y, *to]),
+            Operation::Planes { from, x, to, .. } => all(&[*from, *x, *to]),
             Operation::Rotate { x, .. } => all(&[*x]),
             Operation::Store { from, .. } => all(&[*from]),
             Operation::Attend(a) => all(&[a.queries, a.to]),

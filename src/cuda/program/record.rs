@@ -454,8 +454,9 @@ impl<'a> Recorder<'a> {
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;
         program.memories[fixed::TICKETS].bytes = super::calls::tickets(&program)?;
         // Every launch of the largest pass has a plan.
-        program.body(limits.tokens)?;
-        program.logits_of(limits.wanted)?;
+        let widest = program.widest();
+        program.body(limits.tokens, widest)?;
+        program.logits_of(limits.wanted, widest)?;
         Ok((program, self.store.weights))
     }
 }

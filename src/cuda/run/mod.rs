@@ -53,12 +53,13 @@ pub trait Passes: Send {
     /// Sizes for which there is memory.
     fn limits(&self) -> Limits;
 
-    /// Runs one pass over the tokens of `parts`, in their order. Keys and values are left in the pages, and rows for
-    /// [`Passes::logits`] and [`Passes::stream`].
+    /// Runs one pass over the tokens of `parts`, in their order, with any-precision weights of `width` bits; any number
+    /// where there are none. Keys and values are left in the pages, and rows for [`Passes::logits`], which have the same
+    /// width, and [`Passes::stream`].
     ///
     /// # Errors
-    /// A pass beyond the limits or the vocabulary, and what the device says.
-    fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure>;
+    /// A pass beyond the limits or the vocabulary, a width that the weights do not have, and what the device says.
+    fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure>;
 
     /// The logits of some of the rows that the last pass has left, no more than the limits say.
     ///

@@ -13,10 +13,10 @@ pub(super) struct Runner<D: Device> {
     program: Program,
     /// Memories by number; `None` for those of the weights.
     own: Vec<Option<D::Buffer>>,
-    /// The launches of the last pass, by its tokens.
-    body: (usize, Arc<[Call]>),
-    /// The launches of the last logits, by their rows.
-    head: (usize, Arc<[Call]>),
+    /// The launches of the last pass, by its tokens and its width.
+    body: ((usize, u8), Arc<[Call]>),
+    /// The launches of the last logits, by their rows and their width.
+    head: ((usize, u8), Arc<[Call]>),
 }
 
 impl<D: Device> Runner<D> {
@@ -43,7 +43,7 @@ impl<D: Device> Runner<D> {
         });
         let own = own.collect::<Result<Vec<_>, _>>().map_err(Failure::of)?;
         drop(device);
-        Ok(Runner { loaded, program, own, body: (0, Arc::new([])), head: (0, Arc::new([])) })
+        Ok(Runner { loaded, program, own, body: ((0, 0), Arc::new([])), head: ((0, 0), Arc::new([])) })
     }
 
     /// Writes dwords at the start of a memory of its own.
@@ -181,18 +181,18 @@ impl<D: Device + Send> Passes for Runner<D> {
         self.program.limits()
     }
 
-    fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure> {
+    fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure> {
         let tokens = self.check(input, parts)?;
-        if self.body.0 != tokens {
-            let calls = self.program.body(tokens).map_err(Failure::of)?;
-            self.body = (tokens, calls.into());
+        if self.body.0 != (tokens, width) {
+            let calls = self.program.body(tokens, width).map_err(Failure::of)?;
+            self.body = ((tokens, width), calls.into());
         }
         self.give(input, parts, angles)?;
         self.launch(&self.body.1)
     }
 
     fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure> {
-        let (tokens, most) = (self.body.0, self.program.limits().wanted);
+        let ((tokens, width), most) = (self.body.0, self.program.limits().wanted);
         if rows.is_empty() || rows.len() > most {
             let count = rows.len();
             let what = format!("logits of {count} rows, where there is memory for 1 to {most}");
@@ -202,9 +202,9 @@ impl<D: Device + Send> Passes for Runner<D> {
             let what = format!("logits of row {row}, where the last pass had {tokens}");
             return Err(Failure(what));
         }
-        if self.head.0 != rows.len() {
-            let calls = self.program.logits_of(rows.len()).map_err(Failure::of)?;
-            self.head = (rows.len(), calls.into());
+        if self.head.0 != (rows.len(), width) {
+            let calls = self.program.logits_of(rows.len(), width).map_err(Failure::of)?;
+            self.head = ((rows.len(), width), calls.into());
         }
         let numbers = rows.iter().map(|&row| (row as u32).to_le_bytes());
         self.fill(fixed::WANTED, numbers)?;
@@ -215,7 +215,7 @@ impl<D: Device + Send> Passes for Runner<D> {
 
     fn stream(&mut self) -> Result<Vec<f32>, Failure> {
         let (memory, columns) = self.program.stream();
-        self.read(memory, self.body.0 * columns)
+        self.read(memory, self.body.0.0 * columns)
     }
 
     fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure> {

@@ -82,7 +82,7 @@ impl Running<'_> {
             Some(kind) => (behind.angles)(kind, position),
             None => Vec::new(),
         };
-        Ok(passes.pass(input, &parts, &angles)?)
+        Ok(passes.pass(input, &parts, behind.bits, &angles)?)
     }
 
     /// Calls `sink` with the number and the logits of each row in `rows` of the last pass, in order.

@@ -1,8 +1,10 @@
 //! A program that is being recorded: where its values are on the GPU, and the operations' parts.
 
-use trine_cuda::program::{Chosen, Gate, Heads, Matrix, ProgramError, Recorder, Rotation, Span};
+use trine_cuda::planes::Path;
+use trine_cuda::program::{Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Span};
 
 use crate::exec::processor::Processor;
+use crate::kernels::bitplane::NumberPath;
 use crate::kernels::elements::gelu_table;
 use crate::ops::activation::Activation;
 use crate::ops::norm::{Kind, Norm};
@@ -87,7 +89,17 @@ impl<'a> Tape<'a> {
         if !product.adapters.is_empty() {
             return missing("adapters");
         }
-        let y = self.recorder.product(self.stored(product.matrix)?, x)?;
+        let y = match self.processor.matrix(product.matrix).planes() {
+            Some((path, views)) => {
+                let name = &self.program.matrix(product.matrix).tensor;
+                let path = match path {
+                    NumberPath::F32 => Path::Floats,
+                    NumberPath::I16 => Path::Fixed,
+                };
+                self.recorder.planes_product(PlaneMatrix { name, path, views }, x)?
+            }
+            None => self.recorder.product(self.stored(product.matrix)?, x)?,
+        };
         if let Some(scale) = product.scale {
             self.recorder.scale(y, scale);
         }

@@ -28,7 +28,7 @@ const USAGE: &str = "\
 usage: cargo xtask dist [--target TRIPLE]
        cargo xtask sbom
        cargo xtask fuzz HOURS [--target NAME] [--json]
-       cargo xtask ptx
+       cargo xtask ptx [NAME]
 
 dist builds the tools with the profile `dist` and writes target/dist/trine-VERSION-TRIPLE.tar.gz (.zip for Windows), its
 SHA-256, and the bill of materials beside it. Programs for musl are static, and linked without a C compiler. The program has
@@ -42,7 +42,8 @@ A target's corpus is kept, and minimised after each run, in target/fuzz/corpus, 
 target/fuzz/found. It needs a nightly compiler and one for C++.
 
 ptx compiles src/cuda/kernels to src/cuda/ptx with the compiler of pinned wheels from PyPI, which it keeps in
-target/cuda-wheels (100 MB), and writes what was made of what to src/cuda/ptx/MANIFEST.";
+target/cuda-wheels (100 MB), and writes what was made of what to src/cuda/ptx/MANIFEST. With a NAME such as decode it prints
+that text instead.";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         ["dist"] => dist::run(None),
         ["dist", "--target", triple] => dist::run(Some(triple)),
         ["ptx"] => ptx::run(),
+        ["ptx", name] => ptx::show(name),
         ["sbom"] => sbom::run(),
         ["fuzz", ref words @ ..] => match fuzz::Plan::of(words) {
             Some(plan) => fuzz::run(&plan),

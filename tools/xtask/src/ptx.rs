@@ -1,13 +1,18 @@
 //! `cargo xtask ptx`: the kernels for NVIDIA GPUs from their sources, with a compiler that comes as pinned wheels.
 //!
 //! The same sources give the same bytes wherever this runs. `src/cuda/ptx/MANIFEST` says what they were made of, so
-//! that a test finds PTX that is older than its source without any compiler.
+//! that a test finds PTX that is older than its source without any compiler. The texts themselves lie beside it without
+//! comments, compressed: a tenth of their size.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 
 /// The compiler's wheels for x86-64 Linux, all of one release: a newer one of any of them changes the bytes.
@@ -51,11 +56,14 @@ pub fn run() -> Result<()> {
     }
     fs::create_dir_all(folder.join("ptx"))?;
     for source in sources.iter().filter(|s| s.extension().is_some_and(|e| e == "cu")) {
-        let target = folder.join("ptx").join(name(source)?).with_extension("ptx");
+        let target = tools.join(name(source)?).with_extension("ptx");
         let text = compile(&tools, source)?;
         let again = compile(&tools, &elsewhere.join(name(source)?))?;
         ensure!(text == again, "{}: another folder gives other PTX", source.display());
         fs::write(&target, &text)?;
+        let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(text.as_bytes())?;
+        fs::write(packed_at(name(source)?), packed.finish()?)?;
         manifest += &format!("ptx {} {}\n", name(&target)?, sha256(text.as_bytes()));
         for arch in TARGETS {
             manifest += &assemble(&tools, &target, arch)?;
@@ -63,6 +71,20 @@ pub fn run() -> Result<()> {
     }
     fs::write(folder.join("ptx/MANIFEST"), manifest)?;
     Ok(())
+}
+
+/// Prints a text by its name, such as `decode`.
+pub fn show(name: &str) -> Result<()> {
+    let path = packed_at(name);
+    let packed = fs::File::open(&path).with_context(|| format!("there is no text {}", path.display()))?;
+    std::io::copy(&mut DeflateDecoder::new(packed), &mut std::io::stdout())?;
+    Ok(())
+}
+
+/// Where the text of a source lies.
+fn packed_at(source: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join("src/cuda/ptx").join(source).with_extension("deflate")
 }
 
 /// The folder of the compiler's programs, which are installed where they are missing.
@@ -97,9 +119,11 @@ fn compile(tools: &Path, source: &Path) -> Result<String> {
         .lines()
         .find(|line| line.starts_with(".version "))
         .with_context(|| format!("{}: PTX without a version", source.display()))?;
-    // Trailing blanks are no part of the language, and no file of the repository has them.
+    // Comments, empty lines and trailing blanks say nothing.
     let lowered = text.replacen(line, &format!(".version {VERSION}"), 1);
-    Ok(lowered.lines().map(|line| format!("{}\n", line.trim_end())).collect())
+    let lines = lowered.lines().map(str::trim_end);
+    let lines = lines.filter(|line| !line.is_empty() && !line.trim_start().starts_with("//"));
+    Ok(lines.map(|line| format!("{line}\n")).collect())
 }
 
 /// Assembles PTX for a target: a line for each entry with what it takes of a multiprocessor.

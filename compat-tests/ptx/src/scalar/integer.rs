@@ -8,6 +8,13 @@ pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
     arithmetic(opcode).or_else(|| bits(opcode)).or_else(|| compare(opcode))
 }
 
+/// Two words of `a` with signs times two bytes with signs, added to `c`.
+fn words(a: u32, bytes: u16, c: u32) -> u32 {
+    let [x, y] = bytes.to_le_bytes().map(|byte| i32::from(byte as i8));
+    let sum = i32::from(a as i16) * x + i32::from((a >> 16) as i16) * y;
+    c.wrapping_add(sum as u32)
+}
+
 fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
     match opcode {
         "add.s16" | "add.u16" => two!(|a: u16, b: u16| a.wrapping_add(b)),
@@ -47,12 +54,17 @@ fn arithmetic(opcode: &str) -> Option<(usize, Scalar)> {
         "min.u32" => two!(|a: u32, b: u32| a.min(b)),
         "max.s32" => two!(|a: i32, b: i32| a.max(b) as u32),
         "max.u32" => two!(|a: u32, b: u32| a.max(b)),
+        "min.u64" => two!(|a: u64, b: u64| a.min(b)),
+        "max.u64" => two!(|a: u64, b: u64| a.max(b)),
         "min.s64" => two!(|a: i64, b: i64| a.min(b) as u64),
         "max.s64" => two!(|a: i64, b: i64| a.max(b) as u64),
         "neg.s16" => one!(|a: u16| a.wrapping_neg()),
         "neg.s32" => one!(|a: u32| a.wrapping_neg()),
         "neg.s64" => one!(|a: u64| a.wrapping_neg()),
         "abs.s32" => one!(|a: i32| a.wrapping_abs() as u32),
+        // Two words times two of four bytes, the lower or the upper ones.
+        "dp2a.lo.s32.s32" => three!(|a: u32, b: u32, c: u32| words(a, b as u16, c)),
+        "dp2a.hi.s32.s32" => three!(|a: u32, b: u32, c: u32| words(a, (b >> 16) as u16, c)),
         "dp4a.s32.s32" => three!(|a: u32, b: u32, c: u32| {
             let product = |i: usize| i32::from(a.to_le_bytes()[i] as i8) * i32::from(b.to_le_bytes()[i] as i8);
             (0..4).fold(c, |sum, i| sum.wrapping_add(product(i) as u32))

@@ -188,6 +188,10 @@ fn banks_give_one_dword_at_a_time() {
     let loose = Launch { wavefronts: 2, ..launch(Schedule::InTurn) };
     let (_, report) = run(&body, 1024, &[0], 256, &loose).expect("no fault");
     assert_eq!(report.worst_wavefronts, 2);
+    // Two bytes are looked up in a table, at a place of each lane's own.
+    let lookup = body
+        .replace("st.shared.u32 [%r3], %r1;", ".reg .b16 %rs1;\ncvt.u16.u32 %rs1, %r1;\nst.shared.u16 [%r3], %rs1;");
+    run(&lookup, 1024, &[0], 256, &launch(Schedule::InTurn)).expect("no fault");
     // 16 bytes a lane, every second chunk: two of eight lanes meet in each bank, which is never allowed.
     let body = format!("{PLACES}mad.lo.s32 %r3, %r1, 32, %r2;\nst.shared.v4.u32 [%r3], {{%r1,%r1,%r1,%r1}};");
     let narrow = Launch { threads: [32, 1, 1], wavefronts: 9, ..Launch::default() };

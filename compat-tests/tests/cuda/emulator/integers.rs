@@ -29,7 +29,7 @@ fn integer_arithmetic() {
             check(&op("div"), 2, &INTEGERS, |a, b, _| if of(b) == 0 { 0xffff_ffff } else { cut(of(a) / of(b), 32) });
             check(&op("rem"), 2, &INTEGERS, |a, b, _| if of(b) == 0 { cut(of(a), 32) } else { cut(of(a) % of(b), 32) });
         }
-        if bits == 32 || ty == "s64" {
+        if bits >= 32 {
             check(&op("min"), 2, &INTEGERS, |a, b, _| cut(of(a).min(of(b)), bits));
             check(&op("max"), 2, &INTEGERS, |a, b, _| cut(of(a).max(of(b)), bits));
         }
@@ -40,6 +40,12 @@ fn integer_arithmetic() {
     check("div.u64", 2, &INTEGERS, |a, b, _| a.checked_div(b).unwrap_or(u64::MAX));
     check("rem.u64", 2, &INTEGERS, |a, b, _| a.checked_rem(b).unwrap_or(a));
     check("abs.s32", 1, &INTEGERS, |a, _, _| cut(wide(a, 32, true).abs(), 32));
+    for (op, from) in [("dp2a.lo.s32.s32", 0), ("dp2a.hi.s32.s32", 16)] {
+        check(op, 3, &INTEGERS, |a, b, c| {
+            let part = |i: u64| wide(a >> (16 * i), 16, true) * wide(b >> (from + 8 * i), 8, true);
+            cut(part(0) + part(1) + wide(c, 32, true), 32)
+        });
+    }
     for (op, a_signed) in [("dp4a.s32.s32", true), ("dp4a.u32.s32", false)] {
         check(op, 3, &INTEGERS, |a, b, c| {
             let sum: i128 = (0..4).map(|i| wide(a >> (8 * i), 8, a_signed) * wide(b >> (8 * i), 8, true)).sum();

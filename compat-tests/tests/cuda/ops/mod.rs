@@ -4,6 +4,7 @@ mod attention;
 mod elements;
 mod experts;
 mod mistakes;
+mod planes;
 mod products;
 mod quantize;
 
@@ -19,12 +20,14 @@ struct Case<'a> {
     columns: usize,
     /// Values of a row of the result.
     results: usize,
+    /// Bits of any-precision weights.
+    width: u8,
     schedule: Schedule,
 }
 
 impl<'a> Case<'a> {
     fn new(rows: &'a [f32], columns: usize) -> Case<'a> {
-        Case { rows, columns, results: columns, schedule: Schedule::Random(1) }
+        Case { rows, columns, results: columns, width: 0, schedule: Schedule::Random(1) }
     }
 
     /// The rows of the result. The input comes from a table of floats, whose rows are the tokens in turn; where there
@@ -71,7 +74,7 @@ impl<'a> Case<'a> {
         let mut passes = Shared::new(device).start(program, &weights)?;
         let ids: Vec<u32> = (0..tokens as u32).collect();
         let part = Part { pages: &ids, first: 0, tokens };
-        passes.pass(Input::Tokens(&ids), &[part], &|_, _| Vec::new())?;
+        passes.pass(Input::Tokens(&ids), &[part], self.width, &|_, _| Vec::new())?;
         let all: Vec<usize> = (0..tokens).collect();
         Ok(passes.logits(&all)?)
     }

@@ -67,6 +67,11 @@ impl BitplaneMatrix {
         BitplaneMatrix { lines: Some(Arc::new(Lines::new(isa, arena.clone()))), ..self }
     }
 
+    /// How products are added, and the matrix at all widths, ascending.
+    pub fn views(&self) -> (NumberPath, Vec<&ApView>) {
+        (self.path, self.widths.iter().map(|w| &w.view).collect())
+    }
+
     /// True if codes are packed.
     pub fn is_packed(&self) -> bool {
         self.lines.is_some()
@@ -152,11 +157,7 @@ impl BitplaneMatrix {
 
 impl AtWidth {
     fn deltas(&self) -> &[f32] {
-        let all = || match &self.view.sparse {
-            Some(sparse) => sparse::deltas(&self.view, sparse),
-            None => Vec::new(),
-        };
-        self.deltas.get_or_init(all)
+        self.deltas.get_or_init(|| self.view.sparse_differences())
     }
 
     /// Bytes that a product reads for a row.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use trine::exec::Offload;
-use trine_cuda::driver;
+use trine_cuda::driver::{self, Gpu};
 use trine_cuda::run::Shared;
 
 /// The option by its name of several letters.
@@ -116,12 +116,25 @@ impl PlaceArgs {
     /// # Errors
     /// The device is not there or cannot be used.
     pub fn offload(&self, layers: Option<usize>) -> Result<Option<Offload>> {
+        let offload =
+            |context| Offload { device: Arc::new(Shared::new(context)), layers: layers.unwrap_or(usize::MAX) };
+        Ok(self.context()?.map(offload))
+    }
+
+    fn context(&self) -> Result<Option<driver::Context>> {
         let Device::Cuda(number) = self.device else {
             return Ok(None);
         };
         let instead = || format!("--device {} (--device cpu needs no GPU)", self.device);
-        let context = driver::Context::open(number).with_context(instead)?;
-        Ok(Some(Offload { device: Arc::new(Shared::new(context)), layers: layers.unwrap_or(usize::MAX) }))
+        driver::Context::open(number).map(Some).with_context(instead)
+    }
+
+    /// The GPU itself; `None` for the processor. Nothing is allocated on it.
+    ///
+    /// # Errors
+    /// The device is not there or cannot be used.
+    pub fn gpu(&self) -> Result<Option<Gpu>> {
+        Ok(self.context()?.map(|context| context.gpu().clone()))
     }
 
     /// Refuses a GPU, which is for `what` alone.

@@ -12,6 +12,10 @@ use crate::state::{CONTEXT, KERNELS, Kernel, MODULES, STREAMS, State, enter, mis
 /// Attributes of a device that are asked for.
 const MAJOR: c_int = 75;
 const MINOR: c_int = 76;
+const CLOCK: c_int = 13;
+const MULTIPROCESSORS: c_int = 16;
+const MEMORY_CLOCK: c_int = 36;
+const BUS: c_int = 37;
 /// The attribute of a kernel that is the most shared memory that launches may bring, what they may bring without, and
 /// the most that there is on compute capability 9.0.
 const SHARED: c_int = 8;
@@ -105,9 +109,14 @@ api! {
     fn cuDeviceGetAttribute(state, value: *mut c_int, attribute: c_int, _device: c_int) {
         state.ready()?;
         let (major, minor) = state.plan.capability;
+        let [multiprocessors, clock, memory_clock, bus] = state.plan.clocks;
         let found = match attribute {
             MAJOR => major,
             MINOR => minor,
+            MULTIPROCESSORS => multiprocessors,
+            CLOCK => clock,
+            MEMORY_CLOCK => memory_clock,
+            BUS => bus,
             _ => mistake("an attribute of a device that is not known"),
         };
         // SAFETY: the caller's.

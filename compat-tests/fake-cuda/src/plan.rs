@@ -15,6 +15,8 @@ pub struct Plan {
     pub capability: (i32, i32),
     /// Bytes of memory.
     pub memory: usize,
+    /// Multiprocessors, their clock and the memory's in kilohertz, bits of the bus.
+    pub clocks: [i32; 4],
     /// The functions and kernels that fail, and what they answer.
     pub failures: Vec<(String, Code)>,
     /// The kernels that do nothing.
@@ -30,6 +32,7 @@ impl Default for Plan {
             devices: 1,
             capability: (9, 0),
             memory: 80 << 30,
+            clocks: [132, 1_980_000, 2_619_000, 5120],
             failures: Vec::new(),
             skipped: Vec::new(),
             log: None,
@@ -51,6 +54,10 @@ impl Plan {
                 "version" => plan.version = number(),
                 "devices" => plan.devices = number(),
                 "memory" => plan.memory = value.parse().expect("bytes"),
+                "clocks" => {
+                    let numbers: Vec<i32> = value.split(',').map(|n| n.parse().expect("a number")).collect();
+                    plan.clocks = numbers.try_into().expect("four numbers");
+                }
                 "capability" => {
                     let (major, minor) = value.split_once('.').expect("major.minor");
                     plan.capability = [major, minor].map(|n| n.parse().expect("a number")).into();

@@ -17,5 +17,5 @@ mod library;
 mod no_library;
 
 pub use context::{Context, Memory};
-pub use device::Gpu;
+pub use device::{Clocks, Gpu, Peaks};
 pub use error::DriverError;

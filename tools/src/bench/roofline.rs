@@ -3,13 +3,17 @@
 //! A generated token reads every matrix once, and the keys and values of all positions before it. So
 //! tokens per second cannot exceed bandwidth / bytes. A prompt shares the reading of the weights among
 //! the tokens of a micro-batch; its limit is the multipliers, or the reading where that takes longer.
+//!
+//! The processor's rates are measured. Those of a GPU are what its clocks and widths allow, as its driver tells them; of
+//! a model that both run, each part counts by the rates of the device that runs it.
 
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use trine::Isa;
 use trine::model::{Config, OfLayer, Weights};
+use trine_cuda::driver::Peaks;
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
@@ -41,13 +45,15 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// From the tensor table and the shape.
-    pub fn of(file: &ModelFile, config: &Config) -> Cost {
+    /// From the tensor table and the shape, of the blocks for which `counts` is true; of `None` it is asked for the
+    /// logits.
+    pub fn of(file: &ModelFile, config: &Config, counts: &dyn Fn(Option<usize>) -> bool) -> Cost {
         let of_layer = |layer| {
             let OfLayer { n_head, n_head_kv, head_dim, value_dim, .. } = config.layer(layer);
             [n_head, n_head_kv].map(|heads| heads * (head_dim + value_dim))
         };
-        let cached: Vec<[usize; 2]> = config.cached_layers().map(of_layer).collect();
+        let cached = config.cached_layers().filter(|&layer| counts(Some(layer)));
+        let cached: Vec<[usize; 2]> = cached.map(of_layer).collect();
         let all = |i: usize| cached.iter().map(|of| of[i]).sum::<usize>();
         let mut cost = Cost { kv_bytes: (all(1) * 2) as f64, attention: all(0) as f64, ..Cost::default() };
         let tied = file.tensor_info("output.weight").is_none();
@@ -58,6 +64,9 @@ impl Cost {
                 "token_embd.weight" | "output.weight" => true,
                 _ => false,
             };
+            if !counts(block(&t.name)) {
+                continue;
+            }
             cost.weight_bytes += t.bytes as f64;
             match t.ty {
                 // a prompt has logits after its last token only
@@ -84,7 +93,12 @@ impl Cost {
     }
 }
 
-/// Peak rates of the machine, per second.
+/// The block of a tensor; `None` at the ends of a model.
+fn block(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+}
+
+/// Peak rates of a device, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Bytes read from memory.
@@ -93,6 +107,31 @@ pub struct Limits {
     pub int8: f64,
     /// Multiply-adds of f32.
     pub f32: f64,
+}
+
+/// The GPU's peak rates; `None` for the processor alone.
+///
+/// # Errors
+/// A GPU that cannot be used, or whose driver does not tell its rates.
+fn of_gpu(args: &Args) -> Result<Option<Limits>> {
+    let Some(gpu) = args.device.gpu()? else {
+        return Ok(None);
+    };
+    let Peaks { bytes, int8, f32 } = gpu.peaks().ok_or_else(|| {
+        let (device, (major, minor)) = (args.device.device, gpu.capability);
+        anyhow!(
+            "--roofline --device {device}: the peak rates of '{}' (compute capability {major}.{minor}) are not known; leave --roofline out",
+            gpu.name
+        )
+    })?;
+    Ok(Some(Limits { bytes, int8, f32 }))
+}
+
+/// A part of a model beside the rates of what runs it.
+#[derive(Clone, Copy)]
+struct Share {
+    cost: Cost,
+    limits: Limits,
 }
 
 /// Measures the models and sets them beside the limits, which are measured before and after each.
@@ -105,6 +144,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
     let counts = models::thread_counts(args, &[threads(None)]);
     let mut table = Table::new(args.output, "rbench.roofline/1", out)?;
     let loading = args.only_loading("--roofline")?;
+    let gpu = of_gpu(args)?;
     for subject in subjects {
         let name = subject.name();
         let file = subject.open(args)?;
@@ -113,15 +153,27 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             let options = args.load_options(isa, loading)?;
             let model = Weights::load(&file, &options).with_context(|| format!("'{name}'"))?;
             let pool = models::start_pool(threads)?;
-            let cost = Cost::of(&file, model.config());
-            let machine = Machine::new(threads)?;
-            let measure = || Limits { bytes: machine.bandwidth(), int8: machine.int8(isa), f32: machine.f32(isa) };
+            let layers = gpu.map_or(0, |_| loading.layers.unwrap_or(usize::MAX));
+            let first = (model.config().n_layer + 1).saturating_sub(layers);
+            let is_there = |block: Option<usize>| block.map_or(layers > 0, |block| block >= first);
+            let here = Cost::of(&file, model.config(), &|block| !is_there(block));
+            let there = gpu.map(|limits| Share { cost: Cost::of(&file, model.config(), &is_there), limits });
+            let there = there.filter(|_| layers > 0);
+            // Nothing of the processor counts where it runs nothing.
+            let machine = (here != Cost::default()).then(|| Machine::new(threads)).transpose()?;
+            let measure = || {
+                let of = |m: &Machine| Limits { bytes: m.bandwidth(), int8: m.int8(isa), f32: m.f32(isa) };
+                machine.as_ref().map(of)
+            };
             for test in &tests {
                 let before = measure();
                 let samples = models::measure(&model, &pool, test, args.repetitions, args, &|_| ())?;
                 let after = measure();
-                let mean = |f: fn(&Limits) -> f64| (f(&before) + f(&after)) / 2.0;
-                let limits = Limits { bytes: mean(|l| l.bytes), int8: mean(|l| l.int8), f32: mean(|l| l.f32) };
+                let here = before.zip(after).map(|(before, after)| {
+                    let mean = |f: fn(&Limits) -> f64| (f(&before) + f(&after)) / 2.0;
+                    let limits = Limits { bytes: mean(|l| l.bytes), int8: mean(|l| l.int8), f32: mean(|l| l.f32) };
+                    Share { cost: here, limits }
+                });
                 let row = Row {
                     file: &name,
                     model: Description::of(&file),
@@ -130,8 +182,7 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
                     place: ModelSetup::of(args, loading),
                     threads,
                     test,
-                    cost,
-                    limits,
+                    shares: there.into_iter().chain(here).collect(),
                     seconds: Summary::of(&samples).median,
                 };
                 table.row(&row.line())?;
@@ -150,26 +201,29 @@ struct Row<'a> {
     place: ModelSetup,
     threads: usize,
     test: &'a Test,
-    cost: Cost,
-    limits: Limits,
+    /// The GPU's, where it runs a part, and the processor's, where it runs one.
+    shares: Vec<Share>,
     seconds: f64,
 }
 
 impl Row<'_> {
     fn line(&self) -> Line {
         let tokens = self.test.tokens() as f64;
-        let bound = tokens / self.cost.seconds(self.test, &self.limits);
+        let seconds = self.shares.iter().map(|share| share.cost.seconds(self.test, &share.limits));
+        let bound = tokens / seconds.sum::<f64>();
         let reached = tokens / self.seconds;
-        let (cost, limits) = (&self.cost, &self.limits);
+        let all = |f: fn(&Cost) -> f64| self.shares.iter().map(|share| f(&share.cost)).sum::<f64>();
+        // Of two devices the GPU's rates are shown.
+        let rate = |f: fn(&Limits) -> f64| self.shares.first().map_or(0.0, |share| f(&share.limits));
         let number = |x: f64| format!("{x:.1}");
         let cells = vec![
             Cell::left("model", 28, self.model.kind.clone()).above(),
             Cell::left("backend", 10, self.place.backend(self.isa, self.repack)).above(),
             Cell::right("threads", 7, self.threads.to_string()).above(),
             Cell::right("test", 14, self.test.name()).key(),
-            Cell::right("MB/token", 8, number(cost.weight_bytes / 1e6)),
-            Cell::right("GB/s", 6, number(limits.bytes / 1e9)),
-            Cell::right("GMAC/s", 7, number(limits.int8 / 1e9)),
+            Cell::right("MB/token", 8, number(all(|c| c.weight_bytes) / 1e6)),
+            Cell::right("GB/s", 6, number(rate(|l| l.bytes) / 1e9)),
+            Cell::right("GMAC/s", 7, number(rate(|l| l.int8) / 1e9)),
             Cell::right("bound t/s", 9, number(bound)),
             Cell::right("t/s", 8, number(reached)),
             Cell::right("share", 5, format!("{:.0} %", reached / bound * 100.0)),
@@ -188,14 +242,14 @@ impl Row<'_> {
             ("n_gen", json!(self.test.generated)),
             ("n_depth", json!(self.test.depth)),
             ("test", json!(self.test.name())),
-            ("weight_bytes_per_token", json!(cost.weight_bytes)),
-            ("kv_bytes_per_position", json!(cost.kv_bytes)),
-            ("quantized_macs_per_token", json!(cost.quantized)),
-            ("float_macs_per_token", json!(cost.float)),
-            ("attention_macs_per_position", json!(cost.attention)),
-            ("read_gbs", json!(limits.bytes / 1e9)),
-            ("int8_gmacs", json!(limits.int8 / 1e9)),
-            ("f32_gmacs", json!(limits.f32 / 1e9)),
+            ("weight_bytes_per_token", json!(all(|c| c.weight_bytes))),
+            ("kv_bytes_per_position", json!(all(|c| c.kv_bytes))),
+            ("quantized_macs_per_token", json!(all(|c| c.quantized))),
+            ("float_macs_per_token", json!(all(|c| c.float))),
+            ("attention_macs_per_position", json!(all(|c| c.attention))),
+            ("read_gbs", json!(rate(|l| l.bytes) / 1e9)),
+            ("int8_gmacs", json!(rate(|l| l.int8) / 1e9)),
+            ("f32_gmacs", json!(rate(|l| l.f32) / 1e9)),
             ("bound_ts", json!(bound)),
             ("median_ts", json!(reached)),
             ("share", json!(reached / bound)),

@@ -138,6 +138,32 @@ fn tables_beside_limits_and_llama_bench_say_where_a_model_ran() {
     let rows = rbench("--roofline -o jsonl --device cuda -ngl 1");
     let row: Value = serde_json::from_str(rows.trim()).expect("a row");
     assert_eq!((&row["device"], &row["n_gpu_layers"]), (&json!("cuda:0"), &json!(1)));
+    // 108 multiprocessors at 1.41 GHz, and a memory of 5120 bits at 1.215 GHz; the emulated device is of generation 9.0.
+    let bound = |plan: &str, options: &str| {
+        let words = format!("-p 0 -n 1 -r 1 -t 1 --roofline -o jsonl --device cuda {options}");
+        let output = house.run(env!("CARGO_BIN_EXE_rbench"), plan, &words);
+        let row: Value = serde_json::from_str(tool::stdout(output).trim()).expect("a row");
+        ["read_gbs", "int8_gmacs", "f32_gmacs", "bound_ts", "weight_bytes_per_token", "kv_bytes_per_position"]
+            .map(|field| row[field].as_f64().expect("a number"))
+    };
+    let clocks = "clocks=108,1410000,1215000,5120";
+    let [read, int8, f32, all, bytes, kv] = bound(clocks, "");
+    assert_eq!((read, int8, f32), (1555.2, 108.0 * 1.41 * 4096.0, 108.0 * 1.41 * 128.0));
+    assert!((all / (1555.2e9 / (bytes + kv)) - 1.0).abs() < 1e-9, "{all}");
+    // Twice the clock of the memory is twice the bound. Where the processor has a part, that counts by its own rates.
+    let [.., twice, _, _] = bound("clocks=108,1410000,2430000,5120", "");
+    assert!((twice / all - 2.0).abs() < 1e-9, "{twice}");
+    let [read, .., some, same, _] = bound(clocks, "-ngl 1");
+    assert_eq!((read, same), (1555.2, bytes));
+    assert!(some > 0.0 && some != all, "{some}");
+    let words = "-p 0 -n 1 -r 1 -t 1 --roofline --device cuda";
+    let output = house.run(env!("CARGO_BIN_EXE_rbench"), "clocks=108,1410000,0,5120", words);
+    let refusal = tool::refusal("rbench", output);
+    assert!(
+        refusal.error.contains("the peak rates of 'Emulated GPU' (compute capability 9.0) are not known"),
+        "{}",
+        refusal.error
+    );
     let program = house.folder.path().join("llama-bench");
     let script = "#!/bin/sh\necho '[{\"build_commit\": \"abc\", \"avg_ts\": 0.5}]'\n";
     fs::write(&program, script).expect("room");

@@ -56,7 +56,7 @@ impl Warp<'_> {
         if space == Space::Shared {
             self.banks(&addresses, bytes, around)?;
         }
-        let mut results = vec![[0; LANES]; to.len()];
+        let mut results = [[0; LANES]; 4];
         for (lane, address) in addresses {
             let now = self.stamp(around, lane);
             let found = match space {

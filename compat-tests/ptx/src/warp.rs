@@ -6,11 +6,9 @@ use super::launch::{Coordinates, Report};
 use super::memory::Memory;
 use super::module::Kernel;
 use super::order::Order;
+pub(super) use super::scalar::{LANES, Lanes};
 use super::shadow::Stamp;
 use super::shared::{Copies, Shared};
-
-/// Lanes of a warp.
-pub(super) const LANES: usize = 32;
 
 /// State of a warp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +139,8 @@ impl<'k> Warp<'k> {
         };
         let mut mask = active;
         if let Some((register, negated)) = instruction.guard {
-            let holds = self.operand(&Source::Register(register), active, around.at)?;
+            let mut room = [0; LANES];
+            let holds = self.value(&Source::Register(register), active, around.at, &mut room)?;
             for lane in each(active) {
                 if (holds[lane] == 1) == negated {
                     mask &= !(1 << lane);
@@ -193,13 +192,12 @@ impl<'k> Warp<'k> {
     fn execute(&mut self, op: &Op, mask: u32, around: &mut Surroundings) -> Result<(), Trouble> {
         match op {
             Op::Scalar { f, to, from } => {
-                let mut values = [[0; LANES]; 4];
-                for (values, source) in values.iter_mut().zip(from) {
-                    *values = self.operand(source, mask, around.at)?;
+                let (mut rooms, mut results) = ([[0; LANES]; 4], [0; LANES]);
+                let mut values: [&Lanes; 4] = [&[0; LANES]; 4];
+                for ((values, room), source) in values.iter_mut().zip(&mut rooms).zip(from) {
+                    *values = self.value(source, mask, around.at, room)?;
                 }
-                let [a, b, c, d] = &values;
-                // Lanes that take no part compute something too, which nobody keeps.
-                let results = std::array::from_fn(|lane| f([a[lane], b[lane], c[lane], d[lane]]));
+                f(values, &mut results);
                 self.put(*to, mask, &results);
                 Ok(())
             }
@@ -265,8 +263,19 @@ impl<'k> Warp<'k> {
     }
 
     /// An operand of all lanes; that of each lane of the mask is known.
-    pub(super) fn operand(&self, source: &Source, mask: u32, at: &Coordinates) -> Result<[u64; LANES], Trouble> {
-        Ok(match *source {
+    pub(super) fn operand(&self, source: &Source, mask: u32, at: &Coordinates) -> Result<Lanes, Trouble> {
+        self.value(source, mask, at, &mut [0; LANES]).copied()
+    }
+
+    /// The same where it is; what is in no register, in `room`.
+    fn value<'a>(
+        &'a self,
+        source: &Source,
+        mask: u32,
+        at: &Coordinates,
+        room: &'a mut Lanes,
+    ) -> Result<&'a Lanes, Trouble> {
+        match *source {
             Source::Register(register) => {
                 let open = mask & !self.written[register];
                 if open != 0 {
@@ -274,12 +283,13 @@ impl<'k> Warp<'k> {
                     let what = "a register that was not written";
                     return Err(Trouble::new(Kind::Uninitialised, lane, what));
                 }
-                self.registers[register]
+                return Ok(&self.registers[register]);
             }
-            Source::Constant(bits) => [bits; LANES],
-            Source::Dynamic => [at.dynamic; LANES],
-            Source::Special(special) => std::array::from_fn(|lane| self.special(special, lane, at)),
-        })
+            Source::Constant(bits) => *room = [bits; LANES],
+            Source::Dynamic => *room = [at.dynamic; LANES],
+            Source::Special(special) => *room = std::array::from_fn(|lane| self.special(special, lane, at)),
+        }
+        Ok(room)
     }
 
     /// A coordinate of a lane.

@@ -2,7 +2,7 @@
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::{Scalar, one};
+use super::{Lanes, Scalar, one};
 
 fn single(bits: u32) -> f32 {
     f32::from_bits(bits)

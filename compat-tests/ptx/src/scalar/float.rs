@@ -2,7 +2,7 @@
 
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use super::{Scalar, one, three, two};
+use super::{Lanes, Scalar, one, three, two};
 
 /// The only NaN that arithmetic in single precision gives.
 const NAN: u32 = 0x7fff_ffff;

@@ -1,14 +1,21 @@
 //! Formulas of instructions.
 
-/// The formula of an instruction: up to four operands to a result.
-pub(in super::super) type Scalar = fn([u64; 4]) -> u64;
+/// Lanes of a warp.
+pub(in super::super) const LANES: usize = 32;
+/// A value for each lane of a warp.
+pub(in super::super) type Lanes = [u64; LANES];
+
+/// The formula of an instruction: up to four operands to a result, for all lanes at once.
+pub(in super::super) type Scalar = fn([&Lanes; 4], &mut Lanes);
 
 /// A formula of one operand.
 macro_rules! one {
     (|$a:ident: $ta:ty| $result:expr) => {
-        Some((1, |[a, ..]: [u64; 4]| {
-            let $a = a as $ta;
-            u64::from($result)
+        Some((1, |[a, ..]: [&Lanes; 4], to: &mut Lanes| {
+            for (to, a) in to.iter_mut().zip(a) {
+                let $a = *a as $ta;
+                *to = u64::from($result);
+            }
         }))
     };
 }
@@ -16,9 +23,11 @@ macro_rules! one {
 /// A formula of two operands.
 macro_rules! two {
     (|$a:ident: $ta:ty, $b:ident: $tb:ty| $result:expr) => {
-        Some((2, |[a, b, ..]: [u64; 4]| {
-            let ($a, $b) = (a as $ta, b as $tb);
-            u64::from($result)
+        Some((2, |[a, b, ..]: [&Lanes; 4], to: &mut Lanes| {
+            for ((to, a), b) in to.iter_mut().zip(a).zip(b) {
+                let ($a, $b) = (*a as $ta, *b as $tb);
+                *to = u64::from($result);
+            }
         }))
     };
 }
@@ -26,11 +35,25 @@ macro_rules! two {
 /// A formula of three operands.
 macro_rules! three {
     (|$a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty| $result:expr) => {
-        Some((3, |[a, b, c, _]: [u64; 4]| {
-            let ($a, $b, $c) = (a as $ta, b as $tb, c as $tc);
-            u64::from($result)
+        Some((3, |[a, b, c, _]: [&Lanes; 4], to: &mut Lanes| {
+            for (((to, a), b), c) in to.iter_mut().zip(a).zip(b).zip(c) {
+                let ($a, $b, $c) = (*a as $ta, *b as $tb, *c as $tc);
+                *to = u64::from($result);
+            }
         }))
     };
 }
 
-pub(super) use {one, three, two};
+/// A formula of four operands.
+macro_rules! four {
+    (|$a:ident: $ta:ty, $b:ident: $tb:ty, $c:ident: $tc:ty, $d:ident: $td:ty| $result:expr) => {
+        Some((4, |[a, b, c, d]: [&Lanes; 4], to: &mut Lanes| {
+            for ((((to, a), b), c), d) in to.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                let ($a, $b, $c, $d) = (*a as $ta, *b as $tb, *c as $tc, *d as $td);
+                *to = u64::from($result);
+            }
+        }))
+    };
+}
+
+pub(super) use {four, one, three, two};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Scalar, one, three, two};
+use super::{Lanes, Scalar, four, one, three, two};
 
 pub(super) fn find(opcode: &str) -> Option<(usize, Scalar)> {
     arithmetic(opcode).or_else(|| bits(opcode)).or_else(|| compare(opcode))
@@ -111,20 +111,20 @@ fn bits(opcode: &str) -> Option<(usize, Scalar)> {
         "shf.r.wrap.b32" => {
             three!(|a: u32, b: u32, c: u32| ((u64::from(b) << 32 | u64::from(a)) >> (c & 31)) as u32)
         }
-        "lop3.b32" => Some((4, lop3)),
+        "lop3.b32" => four!(|a: u32, b: u32, c: u32, table: u32| lop3(a, b, c, table)),
         "prmt.b32" => three!(|a: u32, b: u32, c: u32| permute(a, b, c)),
         "bfe.u32" => three!(|a: u32, b: u32, c: u32| {
             let (at, length) = (b & 255, c & 255);
             let field = a.checked_shr(at).unwrap_or(0);
             field & 1u32.checked_shl(length).map_or(u32::MAX, |bit| bit - 1)
         }),
-        "bfi.b32" => Some((4, |[a, b, c, d]| {
-            let (at, length) = (c as u32 & 255, d as u32 & 255);
+        "bfi.b32" => four!(|a: u32, b: u32, c: u32, d: u32| {
+            let (at, length) = (c & 255, d & 255);
             let field = 1u32.checked_shl(length).map_or(u32::MAX, |bit| bit - 1);
             let mask = field.checked_shl(at).unwrap_or(0);
-            let put = (a as u32).checked_shl(at).unwrap_or(0);
-            u64::from(b as u32 & !mask | put & mask)
-        })),
+            let put = a.checked_shl(at).unwrap_or(0);
+            b & !mask | put & mask
+        }),
         "popc.b32" => one!(|a: u32| a.count_ones()),
         "clz.b32" => one!(|a: u32| a.leading_zeros()),
         "mov.b16" | "mov.u16" => one!(|a: u16| a),
@@ -148,14 +148,12 @@ fn bits(opcode: &str) -> Option<(usize, Scalar)> {
 }
 
 /// Any function of three bits, given as a table of eight.
-fn lop3([a, b, c, table]: [u64; 4]) -> u64 {
-    let (a, b, c) = (a as u32, b as u32, c as u32);
+fn lop3(a: u32, b: u32, c: u32, table: u32) -> u32 {
     let rows = (0..8u32).filter(|row| table >> row & 1 == 1);
-    let bits = rows.fold(0, |result, row| {
+    rows.fold(0, |result, row| {
         let of = |bit: u32, x: u32| if row >> bit & 1 == 1 { x } else { !x };
         result | of(2, a) & of(1, b) & of(0, c)
-    });
-    u64::from(bits)
+    })
 }
 
 /// Four bytes chosen from eight; a nibble with its highest bit set gives the byte's sign eight times.
@@ -172,10 +170,7 @@ fn permute(a: u32, b: u32, choice: u32) -> u32 {
 fn compare(opcode: &str) -> Option<(usize, Scalar)> {
     macro_rules! of {
         ($ty:ty, $test:expr) => {
-            Some((2, |[a, b, ..]: [u64; 4]| {
-                let test: fn(Ordering) -> bool = $test;
-                u64::from(test((a as $ty).cmp(&(b as $ty))))
-            }))
+            two!(|a: $ty, b: $ty| $test(a.cmp(&b)))
         };
     }
     macro_rules! all {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use trine::arch::{ARCHITECTURES, Arch, DFLASH, EAGLE3, GEMMA4_ASSISTANT, MISSING};
+use trine::exec::Limits;
 use trine::model::{LoadOptions, Weights};
 
 use crate::{MODELS, NOT_YET, assistant, chained, dflash, eagle3, embed, encoder, made, mtp};
@@ -22,10 +23,11 @@ The last column names the small random models that hold an architecture: their l
 or their vectors and ranks by every pooling, in F32, F16, Q8_0 and Q4_K_M, and so are the files that `rquantize` makes of them
 (`testdata/archs/README.md`). Those that make vectors of texts and no logits say so: [Embeddings](embeddings.md). `rconvert`
 tells whether Hugging Face checkpoints can be converted, or why not, `fisher` whether every operation of these models has a derivative, so that
-`rimatrix --fisher` takes their gradients.
+`rimatrix --fisher` takes their gradients, and `GPU` whether an NVIDIA GPU has a kernel for every operation of their blocks ([cuda.md](cuda.md)), or the first for which there is
+none.
 
-| architecture | known models | experts | rconvert | fisher | held by |
-|---|---|---|---|---|---|
+| architecture | known models | experts | rconvert | fisher | GPU | held by |
+|---|---|---|---|---|---|---|
 ";
 
 const DRAFTERS: &str = "
@@ -85,6 +87,30 @@ fn has_gradients(name: &str) -> bool {
     }
 }
 
+/// The first operation of a model for which a GPU has no kernel; `None` where it has all.
+fn missing_on_gpu(name: &str) -> Option<String> {
+    let options = LoadOptions { repack: false, ..LoadOptions::default() };
+    let model = Weights::load(&trine_testkit::gguf::model(made(name)), &options).expect("a model");
+    let limits = Limits { tokens: 1, wanted: 1, context: 64, page: 16, pages: 4 };
+    let refused = model.check_on_device(limits, 0).err()?;
+    assert!(refused.is_missing(), "{name}: {refused}");
+    let what = refused.to_string().replace("the GPU has no kernel for ", "");
+    // The tensor that shows it is one of many.
+    Some(what.split(" (").next().unwrap_or_default().to_owned())
+}
+
+/// The column that says if a GPU runs all models of an architecture, or what it lacks.
+fn on_gpu(models: &[&str]) -> String {
+    let listed = |name: &&&str| trine_testkit::testdata(&format!("archs/{name}.txt")).exists();
+    let missing: BTreeSet<Option<String>> = models.iter().filter(listed).map(|name| missing_on_gpu(name)).collect();
+    match missing.iter().flatten().next() {
+        _ if missing.is_empty() => String::new(),
+        None => "yes".to_owned(),
+        Some(what) if missing.contains(&None) => format!("some, others not: {what}"),
+        Some(what) => format!("no: {what}"),
+    }
+}
+
 /// Those of some models that make logits.
 fn logits_of<'n>(models: &'n [&'n str]) -> impl Iterator<Item = &'n str> {
     models.iter().copied().filter(|name| !embed::VECTORS.contains(name))
@@ -115,12 +141,13 @@ fn table() -> String {
         let models = models.unwrap_or_else(|| panic!("no test holds {}", arch.name));
         writeln!(
             out,
-            "| {} | {}{} | {experts} | {} | {} | {} |",
+            "| {} | {}{} | {experts} | {} | {} | {} | {} |",
             arch.name,
             arch.models,
             if arch.vectors { " (vectors)" } else { "" },
             converts(arch),
             yes(!arch.vectors && logits_of(&models).all(has_gradients)),
+            if arch.vectors { String::new() } else { on_gpu(&logits_of(&models).collect::<Vec<_>>()) },
             models.join(", ")
         )
         .expect("text");

@@ -18,6 +18,8 @@ mod cache;
 mod chained;
 mod changed;
 mod dflash;
+// A GPU is asked what it runs.
+#[cfg(feature = "cuda")]
 mod docs;
 mod drafters;
 mod eagle3;

@@ -1,5 +1,5 @@
 // Rotary embedding, keys and values, and attention over them, in the order of src/ops/attention.
-#include "elements.cuh"
+#include "libm.cuh"
 #include "sums.cuh"
 
 constexpr int THREADS = 128;
@@ -35,6 +35,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   cells[place_of(place.x, place.y, i / size, heads, shift, size) + i % size] = half_bits(x[(u64)token * heads * size + i]);
 }
 
+// Rules of scores.
+enum Rules { CAPPED = 1, SLOPED = 2, SUNK = 4 };
+
 // One head of one token, whose cells are those from `begin` on; its own is the last. Scores and exponentials stand in `work`, a row
 // of `context` floats for each head and token. `places` holds the sequence of each token and its position there; `tables` a row of
 // `row` pages for each sequence, in which its positions lie one page after the other.
@@ -42,11 +45,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // score = f32(sum of q k), products of halves exact, the sum in double precision and order, lanes are cells;
 // w = score * scale + 0, e = pexp(w - max w); the total in double precision over groups of four cells counted from cell 0, each
 // added as (e0 + e1) + (e2 + e3); out = f32(sum of half(e * f32(1 / total)) v), cells in order, lanes are elements.
+// What models do with scores before that, by the bits of `rules`: CAPPED, cap * tanh(score * cap_factor); SLOPED, ALiBi, a slope for each
+// head times the distance, after the scale; SUNK, the score of a cell without a value, one for each head: its exponential is libm's.
 // `first` is the token that block 0 has: passes of many tokens are launched in parts, so that `work` stays small.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attend(const float *q, const u16 *keys, const u16 *values, const uint2 *places, const u32 *tables, float *work, float *out,
            float scale, u32 window, int chunked, int heads, int kv_heads, int key_size, int value_size, int context, int row,
-           int shift, int first) {
+           int shift, int first, int rules, float cap_factor, float cap, const float *slopes, const float *sinks,
+           const u64 *powers) {
   __shared__ Exchange<THREADS> shared;
   extern __shared__ float query[];
   const int head = blockIdx.x, token = first + blockIdx.y, kv_head = head / (heads / kv_heads);
@@ -71,11 +77,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       score = __dadd_rn(score, (double)__fmul_rn(half_value(both), query[2 * i]));
       score = __dadd_rn(score, (double)__fmul_rn(half_value(both >> 16), query[2 * i + 1]));
     }
-    float w = __fadd_rn(__fmul_rn((float)score, scale), 0.0f);
+    float w = (float)score;
+    if (rules & CAPPED)
+      w = __fmul_rn(tanh_of(__fmul_rn(w, cap_factor)), cap);
+    w = __fmul_rn(w, scale);
+    if (rules & SLOPED)
+      w = __fadd_rn(w, __fmul_rn(slopes[head], -__int2float_rn(end - 1 - cell)));
+    w = __fadd_rn(w, 0.0f);
     work[cell] = w;
     most = w > most ? w : most;
   }
   most = largest<THREADS>(shared, most);
+  double sink = 0.0;
+  if (rules & SUNK) {
+    most = most > sinks[head] ? most : sinks[head];
+    sink = (double)expf_of(__fsub_rn(sinks[head], most), powers);
+  }
 
   // A group of four cells for each thread; those that are not seen count as zero.
   const int groups = (end + 3) / 4;
@@ -95,8 +112,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   // As for norms: no term is negative, so where both ends of what the sum can be give the same float, the order does not matter.
   const double total = sum_in_pairs<THREADS>(shared, mine);
   const double error = __dmul_rn(__dmul_rn(total, (double)(groups - begin / 4)), 0x1p-52);
-  float inverse = (float)__ddiv_rn(1.0, __dadd_rn(total, error));
-  if (inverse != (float)__ddiv_rn(1.0, __dsub_rn(total, error))) {
+  float inverse = (float)__ddiv_rn(1.0, __dadd_rn(__dadd_rn(total, error), sink));
+  if (inverse != (float)__ddiv_rn(1.0, __dadd_rn(__dsub_rn(total, error), sink))) {
     __syncthreads();
     if (threadIdx.x == 0) {
       double in_order = 0.0;
@@ -109,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         in_order = __dadd_rn(in_order, (double)__fadd_rn(__fadd_rn(e[0], e[1]), __fadd_rn(e[2], e[3])));
       }
-      shared.values[0] = (float)__ddiv_rn(1.0, in_order);
+      shared.values[0] = (float)__ddiv_rn(1.0, __dadd_rn(in_order, sink));
     }
     __syncthreads();
     inverse = shared.values[0];

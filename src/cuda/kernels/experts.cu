@@ -1,6 +1,6 @@
 // Mixtures of experts: which experts a token goes to, who has which of them, and the sum of what they give. src/ops/experts.rs is
 // the definition. The products are in chosen.cu and chains.cu.
-#include "elements.cuh"
+#include "libm.cuh"
 #include "sort.cuh"
 #include "sums.cuh"
 
@@ -9,36 +9,11 @@ constexpr int THREADS = 256;
 constexpr int MOST = 1024;
 // The least sum that weights are divided by: 2^-14.
 #define LEAST_SUM __uint_as_float(0x38800000)
-#define INFINITE __uint_as_float(0x7f800000)
 
 // From scores to probabilities.
 enum Gating { SOFT_MAX, SIGMOID, SOFT_MAX_OF_CHOSEN };
 // What experts are chosen by.
 enum Claim { PROBABILITIES, SCORES, SIGMOIDS };
-
-// e^x with glibc's values: 2^(k / 32) from a table times a cubic in double precision, rounded once. Its products and sums are fused
-// where those of glibc are.
-INLINE float expf_of(float x, const u64 *powers) {
-  if (is_nan(x))
-    return x;
-  if (x > __uint_as_float(0x42b17217))
-    return INFINITE;
-  if (x < __uint_as_float(0xc2cff1b4))
-    return 0.0f;
-  const double round = __longlong_as_double(0x4338000000000000); // 1.5 * 2^52: adding it rounds to an integer
-  const double each = __longlong_as_double(0x40471547652b82fe);  // 32 / ln 2
-  const double wide = (double)x, shifted = __fma_rn(each, wide, round);
-  const u64 k = (u64)__double_as_longlong(shifted);
-  const double r = __fma_rn(each, wide, -__dsub_rn(shifted, round));
-  const double scale = __longlong_as_double((long long)(powers[k % 32] + (k << 47)));
-  const double p = __fma_rn(__longlong_as_double(0x3ebc6af84b912394), r, __longlong_as_double(0x3f2ebfce50fac4f3));
-  const double q = __fma_rn(__longlong_as_double(0x3f962e42ff0c52d6), r, 1.0);
-  return (float)__dmul_rn(__fma_rn(p, __dmul_rn(r, r), q), scale);
-}
-
-INLINE float sigmoid(float x, const u64 *powers) {
-  return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf_of(-x, powers)));
-}
 
 // e^(x - most) of element i of n: groups of four by the polynomial, what is left of them by libm's.
 INLINE float power_of(float x, float most, int i, int n, const u64 *powers) {

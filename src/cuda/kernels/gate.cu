@@ -1,5 +1,5 @@
 // The functions of gates, element by element: gate = f(gate) * up. Without a gate `up` is nothing and the factor 1, which is exact.
-#include "elements.cuh"
+#include "libm.cuh"
 
 constexpr int THREADS = 256;
 
@@ -64,4 +64,56 @@ extern "C" __global__ void __launch_bounds__(THREADS) relu_alone(float *x, int c
   const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
   if (i < count)
     x[i] = Relu::of(x[i]);
+}
+
+// The smaller one; a first number that is none stays.
+INLINE float at_most(float x, float limit) { return limit < x ? limit : x; }
+INLINE float within(float x, float limit) { return x < -limit ? -limit : x > limit ? limit : x; }
+
+// x / (1 + e^(-steepness x)) * (up + more), where x is no more than the limit and `up` within it.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    clamped_silu(float *gate, const float *up, const u64 *powers, float limit, float steepness, float more, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i >= count)
+    return;
+  const float x = at_most(gate[i], limit), y = within(up[i], limit);
+  const float quotient = __fdiv_rn(x, __fadd_rn(1.0f, expf_of(__fmul_rn(steepness, -x), powers)));
+  gate[i] = __fmul_rn(quotient, __fadd_rn(y, more));
+}
+
+// xIELU: a x^2 + b x above zero, (e^min(x, c) - 1 - x) n + b x elsewhere.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    xielu_alone(float *x, float n, float a, float b, float c, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i >= count)
+    return;
+  const float v = x[i], line = __fmul_rn(b, v);
+  if (v > 0.0f)
+    x[i] = __fadd_rn(__fmul_rn(__fmul_rn(a, v), v), line);
+  else
+    x[i] = __fadd_rn(__fmul_rn(__fsub_rn(expm1_of(v < c ? v : c), v), n), line);
+}
+
+// tanh(x / cap) * cap, where `inverse` is 1 / cap.
+extern "C" __global__ void __launch_bounds__(THREADS) soft_cap(float *x, float inverse, float cap, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fmul_rn(tanh_of(__fmul_rn(x[i], inverse)), cap);
+}
+
+// 1 / (1 + e^-x)
+extern "C" __global__ void __launch_bounds__(THREADS) sigmoid_alone(float *x, const u64 *powers, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = sigmoid(x[i], powers);
+}
+
+// x times the sigmoid of its gate, or the gate itself: one for each `size` elements.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    head_gate(float *x, const float *gate, const u64 *powers, int itself, int size, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i >= count)
+    return;
+  const float g = gate[i / size];
+  x[i] = __fmul_rn(x[i], itself ? g : sigmoid(g, powers));
 }

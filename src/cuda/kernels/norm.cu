@@ -140,6 +140,37 @@ extern "C" __global__ void __launch_bounds__(THREADS) add_row(float *x, const fl
     x[i] = __fadd_rn(x[i], row[i % n]);
 }
 
+// x *= y, `count` elements.
+extern "C" __global__ void __launch_bounds__(THREADS) multiply(float *x, const float *y, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    x[i] = __fmul_rn(x[i], y[i]);
+}
+
+// x within `bound` of zero; what is no number becomes the upper bound.
+extern "C" __global__ void __launch_bounds__(THREADS) clamp(float *x, float bound, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i >= count)
+    return;
+  const float v = x[i] < bound ? x[i] : bound;
+  x[i] = v > -bound ? v : -bound;
+}
+
+// Copies `width` elements of every row of `from`, from one place on, to those from another place on of every row of `to`.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    copy_part(const float *from, float *to, int width, int from_row, int from_place, int to_row, int to_place, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    to[i / width * to_row + to_place + i % width] = from[i / width * from_row + from_place + i % width];
+}
+
+// Every `width` elements of x, `times` times; `count` elements in all.
+extern "C" __global__ void __launch_bounds__(THREADS) repeat(const float *x, float *to, int width, int times, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i < count)
+    to[i] = x[i / ((u64)width * times) * width + i % width];
+}
+
 // x *= factor.
 extern "C" __global__ void __launch_bounds__(THREADS) scale(float *x, float factor, int count) {
   const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;

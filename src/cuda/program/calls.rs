@@ -154,7 +154,12 @@ impl Pass<'_> {
     }
 
     /// Adds a launch with a thread for each element of a value.
-    fn each(&mut self, kernel: (Text, &str), value: usize, mut operands: Vec<Operand>) -> Result<(), ProgramError> {
+    pub(super) fn each(
+        &mut self,
+        kernel: (Text, &str),
+        value: usize,
+        mut operands: Vec<Operand>,
+    ) -> Result<(), ProgramError> {
         let count = self.rows(value) * self.value(value).columns;
         operands.push(int(count));
         let blocks = [count.div_ceil(ELEMENTS), 1];
@@ -206,6 +211,9 @@ impl Pass<'_> {
             }
             Operation::Quantize { from, quants, to } => self.quantize(from, quants, to),
             Operation::Product { matrix, from, to } => self.product(&matrix, from, to),
+            Operation::Apply { function, x, y, powers } => self.apply(function, [x, y.unwrap_or(x)], powers),
+            Operation::Copy { from, part, to } => self.copy(from, part, to),
+            Operation::Repeat { from, width, times, to } => self.repeat([from, to], width, times),
             Operation::Planes { ref matrix, from, x, to } => self.planes(matrix, [from, x, to]),
             Operation::Rotate { x, table, pairs, neighbours, heads } => {
                 let operands = vec![
@@ -363,6 +371,12 @@ impl Pass<'_> {
     /// Attention of all tokens, in as many launches as the scores' memory wants.
     fn attend(&mut self, a: &Attend) -> Result<(), ProgramError> {
         let at_once = at_once(scores(self.program, a)?);
+        let bits = [a.cap.is_some(), a.slopes.is_some(), a.sinks.is_some()];
+        let rules = bits.iter().enumerate().map(|(i, &there)| usize::from(there) << i).sum();
+        let [factor, cap] = a.cap.unwrap_or([0.0; 2]);
+        // Nothing is read of a rule that is not there.
+        let other = self.at(a.queries);
+        let [sinks, powers] = a.sinks.map_or([other; 2], |of| of.map(memory));
         for first in (0..self.tokens).step_by(at_once) {
             let operands = vec![
                 self.at(a.queries),
@@ -383,6 +397,12 @@ impl Pass<'_> {
                 int(self.program.limits.row()),
                 self.shift(),
                 int(first),
+                int(rules),
+                Operand::F32(factor),
+                Operand::F32(cap),
+                a.slopes.map_or(other, memory),
+                sinks,
+                powers,
             ];
             let blocks = [a.heads, at_once.min(self.tokens - first)];
             let threads = (OF_HEADS, 4 * a.key_size);

@@ -7,7 +7,7 @@ use trine_formats::types::{TypeId, tq1_0};
 use super::ProgramError;
 use super::memory::{Kind, Memory, size};
 use super::operation::Placed;
-use super::planes::PlaneMatrix;
+use super::plane_matrix::PlaneMatrix;
 use crate::fast::WeightFormat;
 use crate::fragment::ROWS;
 use crate::pack::rows::{self, SLAB};

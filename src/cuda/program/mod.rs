@@ -8,12 +8,14 @@
 
 mod calls;
 mod calls_experts;
+mod functions;
 mod launches;
 mod matrix;
 mod memory;
 mod operation;
 mod pass;
 mod place;
+mod plane_matrix;
 mod planes;
 mod record;
 mod record_experts;
@@ -22,10 +24,10 @@ pub(crate) use launches::fixed;
 pub use launches::{Call, Limits, Operand, ProgramError};
 pub use matrix::{Matrix, Weights, embeds};
 pub use memory::{Kind, Memory, Table};
-pub use operation::{Claim, Gate, Gating};
+pub use operation::{Claim, Gate, Gating, Powers};
 pub use pass::Program;
-pub use planes::PlaneMatrix;
-pub use record::{Heads, Recorder, Rotation, Span};
+pub use plane_matrix::PlaneMatrix;
+pub use record::{Heads, Recorder, Rotation, Rules, Span};
 pub use record_experts::{Choosing, Chosen};
 
 impl Program {

@@ -3,7 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::memory::Quants;
-use super::planes::PlacedPlanes;
+use super::plane_matrix::PlacedPlanes;
 use crate::fast::WeightFormat;
 
 /// The function of a gate.
@@ -48,6 +48,39 @@ pub enum Claim {
     Scores,
     /// 1 / (1 + e^-x) of those.
     Sigmoids,
+}
+
+/// The table of libm's exponential: the bits of 2^(i / 32), minus i 2^47.
+pub type Powers = [u64; 32];
+
+/// A function of every element of a value, some with the element of another value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Function {
+    /// `x * y`.
+    Multiply,
+    /// Within this of zero.
+    Clamp(f32),
+    /// `x / (1 + e^(-steepness x)) * (y + more)`, `x` no more than the limit and `y` within it.
+    ClampedSilu { limit: f32, steepness: f32, more: f32 },
+    /// xIELU by its four numbers.
+    Xielu([f32; 4]),
+    /// `tanh(x / cap) * cap`.
+    SoftCap(f32),
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// `x` times the sigmoid of `y`, or `y` itself, which has a number for each `size` elements.
+    HeadGate { itself: bool, size: usize },
+}
+
+/// Elements of the rows of one value that become elements of the rows of another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    /// Elements of a row.
+    pub width: usize,
+    /// Elements of a row of the source, and the first that is copied.
+    pub from: [usize; 2],
+    /// The same of the target.
+    pub to: [usize; 2],
 }
 
 /// A matrix in memory.
@@ -116,6 +149,27 @@ pub(super) enum Operation {
     Product {
         matrix: Placed,
         from: usize,
+        to: usize,
+    },
+    /// A function of every element of `x`, some with those of `y`.
+    Apply {
+        function: Function,
+        x: usize,
+        y: Option<usize>,
+        /// The table of the exponential.
+        powers: Option<usize>,
+    },
+    /// A part of every row.
+    Copy {
+        from: usize,
+        part: Part,
+        to: usize,
+    },
+    /// Every `width` elements, `times` times.
+    Repeat {
+        from: usize,
+        width: usize,
+        times: usize,
         to: usize,
     },
     /// Products of rows with any-precision weights. `x` are the rows as floats, for sparse weights.
@@ -238,6 +292,12 @@ pub(super) struct Attend {
     pub window: usize,
     /// Windows begin at multiples of their size.
     pub chunked: bool,
+    /// Factor on scores and cap of what their tangent is.
+    pub cap: Option<[f32; 2]>,
+    /// Slopes of the heads.
+    pub slopes: Option<usize>,
+    /// Scores of the heads for a cell without a value, and the table of the exponential.
+    pub sinks: Option<[usize; 2]>,
     pub to: usize,
 }
 
@@ -251,10 +311,16 @@ impl Operation {
             | Operation::Add { to, from }
             | Operation::Take { from, to }
             | Operation::Quantize { from, to, .. }
+            | Operation::Copy { from, to, .. }
+            | Operation::Repeat { from, to, .. }
             | Operation::Product { from, to, .. } => all(&[*from, *to]),
             Operation::AddNorm { x, y, to, .. } => all(&[*x, *y, *to]),
             Operation::Planes { from, x, to, .. } => all(&[*from, *x, *to]),
             Operation::Rotate { x, .. } => all(&[*x]),
+            Operation::Apply { x, y, .. } => {
+                all(&[*x]);
+                y.iter().for_each(|y| all(&[*y]));
+            }
             Operation::Store { from, .. } => all(&[*from]),
             Operation::Attend(a) => all(&[a.queries, a.to]),
             Operation::Choose(c) => all(&[c.scores, c.chosen, c.weights]),

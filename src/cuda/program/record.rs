@@ -6,7 +6,7 @@ use trine_formats::types::TypeId;
 
 use super::matrix::{Matrix, Store, Weights};
 use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
-use super::operation::{Attend, Gate, Operation};
+use super::operation::{Attend, Gate, Operation, Powers};
 use super::place::place;
 use super::{Limits, Program, ProgramError, fixed};
 
@@ -33,6 +33,17 @@ pub struct Heads {
     pub key_size: usize,
     /// Elements of a value.
     pub value_size: usize,
+}
+
+/// Operations on the scores of attention before their soft-max.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Rules<'a> {
+    /// `cap * tanh(score * factor)`: factor and cap.
+    pub cap: Option<[f32; 2]>,
+    /// ALiBi: for each head what a step of distance lowers the score by, after the factor of attention. Empty without.
+    pub slopes: &'a [f32],
+    /// For each head the score of a cell that every query sees and that has no value, and the table of the exponential.
+    pub sinks: Option<(&'a [f32], &'a Powers)>,
 }
 
 /// Records a forward pass.
@@ -361,6 +372,7 @@ impl<'a> Recorder<'a> {
         heads: Heads,
         scale: f32,
         window: Option<(usize, bool)>,
+        rules: &Rules<'a>,
     ) -> Result<Span, ProgramError> {
         let Heads { queries: n, keys: kv, key_size, value_size } = heads;
         let widths = [queries, keys, values].map(|x| self.columns(x));
@@ -369,6 +381,16 @@ impl<'a> Recorder<'a> {
         if !whole || !key_size.is_multiple_of(2) || key_size > 4096 || window.is_some_and(|w| w.0 == 0) {
             return Err(ProgramError::Missing(format!("attention of {heads:?}")));
         }
+        let of_heads = |numbers: &[f32]| numbers.is_empty() || numbers.len() == n;
+        if !of_heads(rules.slopes) || rules.sinks.is_some_and(|(sinks, _)| sinks.len() != n) {
+            return Err(ProgramError::Missing(format!("slopes and sinks of other heads than {heads:?}")));
+        }
+        let slopes = Some(rules.slopes).filter(|slopes| !slopes.is_empty());
+        let slopes = slopes.map(|slopes| self.vector(slopes)).transpose()?;
+        let sinks = match rules.sinks {
+            Some((sinks, powers)) => Some([self.vector(sinks)?, self.store.powers(&mut self.memories, powers)]),
+            None => None,
+        };
         let Limits { page, pages, .. } = self.limits;
         let context = self.limits.context;
         let mut cells = [0; 2];
@@ -392,6 +414,9 @@ impl<'a> Recorder<'a> {
             scale,
             window: window.map_or(0, |w| w.0.min(context)),
             chunked: window.is_some_and(|w| w.1),
+            cap: rules.cap,
+            slopes,
+            sinks,
             to: to.0,
         }));
         Ok(to)

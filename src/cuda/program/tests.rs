@@ -24,7 +24,7 @@ fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramErro
     r.rotate(q, rotation, 16)?;
     r.rotate(k, rotation, 16)?;
     let heads = Heads { queries: 4, keys: 2, key_size: 16, value_size: 16 };
-    let a = r.attend([q, k, v], heads, 0.25, Some((7, false)))?;
+    let a = r.attend([q, k, v], heads, 0.25, Some((7, false)), &Rules::default())?;
     let y = r.product(halves(WIDTH, WIDTH), a)?;
     r.add(x, y);
     let u = r.norm(x, gains, WIDTH, 1e-5)?;

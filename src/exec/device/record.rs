@@ -7,6 +7,7 @@ use super::tape::{Place, Tape, missing};
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
 use crate::math::EXP2_32;
+use crate::ops::activation::HeadGate;
 use crate::ops::attention::Reach;
 use crate::program::{Op, Program};
 
@@ -124,6 +125,44 @@ impl<'a> Tape<'a> {
                 self.recorder.add(x, y);
                 self.set(outputs[0], x);
             }
+            Op::Multiply => {
+                let (x, y) = (self.own(at)?, self.rows(inputs[1])?);
+                self.recorder.multiply(x, y)?;
+                self.set(outputs[0], x);
+            }
+            Op::Clamp(bound) => {
+                let x = self.own(at)?;
+                self.recorder.clamp(x, *bound);
+                self.set(outputs[0], x);
+            }
+            Op::SoftCap(cap) => {
+                let x = self.own(at)?;
+                self.recorder.soft_cap(x, *cap);
+                self.set(outputs[0], x);
+            }
+            Op::Sigmoid => {
+                let x = self.own(at)?;
+                self.recorder.sigmoid(x, &EXP2_32);
+                self.set(outputs[0], x);
+            }
+            Op::HeadGate(f @ (HeadGate::Sigmoid | HeadGate::Itself)) => {
+                let (x, gates) = (self.own(at)?, self.rows(inputs[1])?);
+                self.recorder.head_gate(x, gates, *f == HeadGate::Itself, &EXP2_32)?;
+                self.set(outputs[0], x);
+            }
+            Op::Split(widths) => {
+                let parts = self.recorder.split(self.rows(inputs[0])?, widths)?;
+                outputs.iter().zip(parts).for_each(|(&output, part)| self.set(output, part));
+            }
+            Op::Join(widths) => {
+                let parts = inputs.iter().map(|&input| self.rows(input)).collect::<Result<Vec<_>, _>>()?;
+                let y = self.recorder.join(&parts, widths)?;
+                self.set(outputs[0], y);
+            }
+            Op::Repeat { width, times } => {
+                let y = self.recorder.repeat(self.rows(inputs[0])?, *width, *times)?;
+                self.set(outputs[0], y);
+            }
             Op::AddRow(row) => {
                 let x = self.own(at)?;
                 self.recorder.add_row(x, row)?;
@@ -218,6 +257,9 @@ fn writes_over(op: &Op, first: bool) -> bool {
             | Op::Dispatch { .. }
             | Op::ProductsOfExperts(_)
             | Op::Choose(_)
+            | Op::Split(_)
+            | Op::Join(_)
+            | Op::Repeat { .. }
             | Op::Take
     );
     first && !fresh

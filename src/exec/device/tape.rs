@@ -1,12 +1,14 @@
 //! A program that is being recorded: where its values are on the GPU, and the operations' parts.
 
 use trine_cuda::planes::Path;
-use trine_cuda::program::{Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Span};
+use trine_cuda::program::{Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span};
 
 use crate::exec::processor::Processor;
 use crate::kernels::bitplane::NumberPath;
 use crate::kernels::elements::gelu_table;
+use crate::math::EXP2_32;
 use crate::ops::activation::Activation;
+use crate::ops::attention::ScoreRules;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::rope::Pairing;
 use crate::program::{Attend, MatrixId, Product, Program, RopeKind, Value};
@@ -137,10 +139,22 @@ impl<'a> Tape<'a> {
             Activation::SquaredRelu => Gate::SquaredRelu,
             // It is looked up.
             Activation::Gelu => return self.recorder.gelu(gelu_table(), gate, up),
-            other => return missing(format!("the activation {other:?}")),
+            other => return self.other_gate(other, gate, up),
         };
         self.recorder.gate(function, gate, up);
         Ok(())
+    }
+
+    /// Functions with libm's exponential.
+    fn other_gate(&mut self, f: Activation, gate: Span, up: Option<Span>) -> Result<(), ProgramError> {
+        match (f, up) {
+            (Activation::OpenAiSwiglu, Some(up)) => self.recorder.clamped_silu([gate, up], [7.0, 1.702, 1.0], &EXP2_32),
+            (Activation::Xielu(numbers), None) => {
+                self.recorder.xielu(gate, numbers);
+                Ok(())
+            }
+            (other, _) => missing(format!("the activation {other:?}")),
+        }
     }
 
     pub fn rotation(&mut self, kind: RopeKind) -> Result<Rotation, ProgramError> {
@@ -153,12 +167,17 @@ impl<'a> Tape<'a> {
         Ok(rotation)
     }
 
-    pub fn attend(&mut self, qkv: [Span; 3], attend: &Attend) -> Result<Span, ProgramError> {
+    pub fn attend(&mut self, qkv: [Span; 3], attend: &'a Attend) -> Result<Span, ProgramError> {
         if attend.both_ways {
             return missing("attention in both directions");
         }
-        if attend.rules.is_some() {
-            return missing("caps, slopes and sinks of scores");
+        let mut rules = Rules::default();
+        if let Some(ScoreRules { cap, slopes, sinks, relative, back }) = &attend.rules {
+            if relative.is_some() || back.is_some() {
+                return missing("biases of scores by distance");
+            }
+            let sinks = (!sinks.is_empty()).then_some((&sinks[..], &EXP2_32));
+            rules = Rules { cap: *cap, slopes, sinks };
         }
         let heads = Heads {
             queries: attend.heads.queries,
@@ -167,6 +186,6 @@ impl<'a> Tape<'a> {
             value_size: attend.value_size,
         };
         let window = attend.window.map(|w| (w.size, w.chunked));
-        self.recorder.attend(qkv, heads, attend.scale, window)
+        self.recorder.attend(qkv, heads, attend.scale, window, &rules)
     }
 }

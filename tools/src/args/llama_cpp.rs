@@ -128,7 +128,7 @@ const TABLE: &[Foreign] = &[
     harmless(&["-ts", "--tensor-split"], Value, NO_DEVICE),
     harmless(&["-mg", "--main-gpu"], Value, NO_DEVICE),
     harmless_for(&["-dev", "--device"], Value, NO_DEVICE, &["none", "cpu", "CPU"], "the processor is the only device"),
-    refused(&["--list-devices"], Nothing, "--device cuda:N names the GPU of a number or says what is in its way; rbench --roofline measures the processor"),
+    refused(&["--list-devices"], Nothing, "--device cuda:N names the GPU of a number or says what is in its way; rbench --roofline tells what it or the processor allows"),
     harmless(&["-ot", "--override-tensor"], Value, NO_DEVICE),
     harmless(&["-cmoe", "--cpu-moe"], Nothing, NO_DEVICE),
     harmless(&["-ncmoe", "--n-cpu-moe"], Value, NO_DEVICE),

@@ -2,7 +2,8 @@
 
 use trine::Isa;
 use trine::kv::{self, PageLayout, PagePool};
-use trine::ops::attention::{Attention, Reach, Window};
+use trine::math::EXP2_32;
+use trine::ops::attention::{Attention, Reach, ScoreRules, Window, alibi_slopes};
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Fault, Module, Schedule};
 use trine_formats::types::num::f32_to_f16;
@@ -18,6 +19,7 @@ pub struct Case {
     pub key_size: usize,
     pub value_size: usize,
     pub window: Option<Window>,
+    pub rules: Option<ScoreRules>,
     /// Cells before the pass and tokens of the pass, for each sequence.
     pub sequences: Vec<(usize, usize)>,
     pub q: Vec<f32>,
@@ -54,6 +56,7 @@ impl Case {
             key_size,
             value_size,
             window,
+            rules: None,
             sequences: sequences.to_vec(),
             q: values(tokens * kv_heads * shared * key_size, 2.0),
             k,
@@ -98,7 +101,7 @@ impl Case {
             scale: SCALE,
             window: self.window,
             reach: Reach::Own,
-            rules: None,
+            rules: self.rules.as_ref(),
             isa,
         };
         attention.run(&self.q).to_vec()
@@ -171,6 +174,11 @@ impl Case {
         let q = device.constant(bytes(&self.q));
         let work = device.empty(4 * tokens * heads * context);
         let out = device.empty(4 * tokens * heads * self.value_size);
+        let none = ScoreRules::default();
+        let ScoreRules { cap, slopes, sinks, .. } = self.rules.as_ref().unwrap_or(&none);
+        let rules = u32::from(cap.is_some()) | u32::from(!slopes.is_empty()) << 1 | u32::from(!sinks.is_empty()) << 2;
+        let of_heads = [slopes, sinks].map(|x| Argument::Buffer(device.constant(bytes(x))));
+        let powers = Argument::Buffer(device.constant(EXP2_32.iter().flat_map(|x| x.to_le_bytes()).collect()));
         let (window, chunked) = self.window.map_or((0, false), |w| (w.size, w.chunked));
         // The tokens in two launches, as many as there are of them.
         for (first, count) in [(0, tokens.div_ceil(2)), (tokens.div_ceil(2), tokens / 2)] {
@@ -191,6 +199,10 @@ impl Case {
                 first,
             ];
             arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
+            arguments.push(Argument::U32(rules));
+            arguments.extend(cap.unwrap_or([0.0; 2]).map(Argument::F32));
+            arguments.extend(of_heads);
+            arguments.push(powers);
             if count > 0 {
                 let blocks = [heads as u32, count as u32];
                 let threads = (128, 4 * self.key_size as u32);
@@ -281,6 +293,35 @@ fn equal_scores_and_cells_that_are_no_numbers() {
         hidden.v[0][16 * 20 + 2] = value;
         hidden.check(&format!("{what} out of sight"));
     }
+}
+
+#[test]
+fn caps_slopes_and_sinks() {
+    let slopes = alibi_slopes(6, 8.0);
+    let sinks = vec![0.5, -3.0, 40.0, 0.0, -200.0, 2.25];
+    let all = ScoreRules { cap: Some([0.25, 2.0]), slopes: slopes.clone(), sinks: sinks.clone(), ..Default::default() };
+    for (what, rules) in [
+        ("caps", ScoreRules { cap: Some([0.02, 50.0]), ..Default::default() }),
+        ("slopes", ScoreRules { slopes, ..Default::default() }),
+        ("sinks", ScoreRules { sinks, ..Default::default() }),
+        ("all", all),
+    ] {
+        for window in [None, MOVING] {
+            let sequences = [(70, 3), (0, 5), (2, 1)];
+            let new = || Case { rules: Some(rules.clone()), ..Case::new(14, (3, 2), (16, 16), &sequences, window) };
+            new().check(what);
+            let mut key = new();
+            key.k[0][16 * 9 + 3] = f32::NAN;
+            key.check(&format!("{what}, a key of NaN"));
+            // Each rule is there: without it there are other bits.
+            let without = Case { rules: None, ..new() };
+            assert_ne!(without.expected(), new().expected(), "{what}");
+        }
+    }
+    // Among many totals with a sink some have to be added in order.
+    let sequences: Vec<(usize, usize)> = (0..40).map(|i| (200 + i, 1)).collect();
+    let sinks = ScoreRules { sinks: vec![0.25, -1.0, 0.75, 3.0], ..Default::default() };
+    Case { rules: Some(sinks), ..Case::new(15, (1, 4), (4, 2), &sequences, None) }.check("totals with sinks");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod attention;
 mod elements;
 mod experts;
+mod functions;
 mod mistakes;
 mod planes;
 mod products;

@@ -29,6 +29,11 @@ pub struct AnyPrecArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub row_groups: u32,
 
+    /// Let the rows of each matrix share N tables of each width, every row with a factor of its own: 16 take next to
+    /// nothing, where tables of each row are as large as the codes of short rows
+    #[arg(long, value_name = "N")]
+    pub tables: Option<u32>,
+
     /// Sensitivities of all weights: safetensors files with squared gradients, in the names and the order
     /// of rows of the Hugging Face checkpoint or of the GGUF file. May be repeated, one per shard. Without
     /// it those of --imatrix count, and without that all weights alike
@@ -74,6 +79,7 @@ impl AnyPrecArgs {
             (self.parent_bits.is_some(), "--parent-bits"),
             (self.widths.is_some(), "--widths"),
             (self.row_groups != 1, "--row-groups"),
+            (self.tables.is_some(), "--tables"),
             (!self.sensitivity.is_empty(), "--sensitivity"),
             (self.outliers, "--outliers"),
             (self.outlier_sensitive.is_some(), "--outlier-sensitive"),
@@ -93,6 +99,7 @@ impl AnyPrecArgs {
             parent_bits: self.parent_bits,
             widths: self.widths.clone(),
             groups: self.row_groups,
+            tables: self.tables,
             method: match (self.compat, self.best_at) {
                 (Some(seed), _) => Method::Compat { seed },
                 (None, Some(bits)) => Method::BestAt(bits),

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::keys::is_any_precision;
 use super::parts::{MatrixExtents, Part, file_order};
+use super::shared::expand;
 use super::view::{ApView, SparseView};
 use super::{AnyPrecError, Header};
 use crate::gguf::{Blob, ErrorKind, GgufError, Metadata, ModelFile};
@@ -19,6 +20,8 @@ pub struct ApTensor {
     pub rows: usize,
     /// Groups of columns with codebooks of their own.
     pub groups: usize,
+    /// Tables that rows share, of each width; 0 where every row has its own.
+    pub tables: usize,
     /// Weights that are stored as they are.
     pub sparse: usize,
 }
@@ -65,6 +68,7 @@ impl AnyPrec {
                 columns: size(columns)?,
                 rows: size(matrix.rows)?,
                 groups: header.groups as usize,
+                tables: size(matrix.tables)?,
                 sparse: size(matrix.sparse)?,
             });
             if index.insert(name.clone(), tensors.len() - 1).is_some() {
@@ -84,6 +88,7 @@ impl AnyPrec {
         let out = AnyPrec { header, tensors, index, widths };
         for t in &out.tensors {
             out.check_sparse(model, t)?;
+            check_classes(model, t)?;
         }
         Ok(Some(out))
     }
@@ -134,7 +139,8 @@ impl AnyPrec {
         Err(AnyPrecError::Width { asked: width, available })
     }
 
-    /// The bytes of the matrix `name` at `width`, of the model that was described.
+    /// The bytes of the matrix `name` at `width`, of the model that was described. Tables that rows share become
+    /// tables of their own here, in memory.
     ///
     /// # Errors
     /// No such matrix or width.
@@ -142,13 +148,18 @@ impl AnyPrec {
         self.check_width(width)?;
         let tensor = self.tensor(name).ok_or_else(|| AnyPrecError::NoTensor(name.to_owned()))?;
         let planes = (0..width).map(|p| data(model, name, Part::Plane(p))).collect::<Result<_, _>>()?;
+        let mut lut = data(model, name, Part::Lut(width))?;
+        if tensor.tables > 0 {
+            let [classes, scales] = [Part::Class, Part::Scale(width)].map(|part| data(model, name, part));
+            lut = Blob::from_vec(expand(&classes?, &scales?, &lut, width));
+        }
         Ok(ApView {
             width,
             columns: tensor.columns,
             rows: tensor.rows,
             groups: tensor.groups,
             planes,
-            lut: data(model, name, Part::Lut(width))?,
+            lut,
             sparse: self.sparse(model, tensor)?,
         })
     }
@@ -208,6 +219,21 @@ impl AnyPrec {
     }
 }
 
+/// Checks that the tables which rows take are there.
+fn check_classes(model: &ModelFile, tensor: &ApTensor) -> Result<(), AnyPrecError> {
+    if tensor.tables == 0 {
+        return Ok(());
+    }
+    let classes = data(model, &tensor.name, Part::Class)?;
+    match classes.iter().position(|&c| usize::from(c) >= tensor.tables) {
+        Some(row) => {
+            let (class, tables) = (classes[row], tensor.tables);
+            Err(AnyPrecError::Class { tensor: Part::Class.name(&tensor.name), row, class, tables })
+        }
+        None => Ok(()),
+    }
+}
+
 fn data(model: &ModelFile, name: &str, part: Part) -> Result<Blob, AnyPrecError> {
     let tensor = part.name(name);
     match model.tensor(&tensor) {
@@ -229,16 +255,19 @@ fn matrix(model: &ModelFile, header: &Header, name: &str, columns: u64) -> Resul
     };
     let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
     let has_sparse = sparse.iter().any(|p| model.tensor_info(&p.name(name)).is_some());
+    let rows = info(Part::Plane(0))?.rows();
     let matrix = MatrixExtents {
         name: name.to_owned(),
         columns,
-        rows: info(Part::Plane(0))?.rows(),
+        rows,
         groups: header.groups.into(),
+        tables: header.shared_by(rows),
         sparse: if has_sparse { info(Part::SparseCol)?.elements() } else { 0 },
     };
     let planes = (0..header.parent_bits).map(Part::Plane);
     let luts = header.bits.iter().map(|&b| Part::Lut(b));
-    let parts = planes.chain(luts);
+    let shared = header.bits.iter().map(|&b| Part::Scale(b)).chain([Part::Class]);
+    let parts = planes.chain(luts).chain(shared.filter(|_| matrix.tables > 0));
     for part in parts.chain(sparse.into_iter().filter(|_| has_sparse)) {
         let info = info(part)?;
         if info.ty != part.ty() {

@@ -11,7 +11,7 @@ use crate::types::TypeId;
 pub enum AnyPrecError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    #[error("key 'anyprec.version' is {0}, and only version 1 is known: the file was made by a newer program")]
+    #[error("key 'anyprec.version' is {0}, and only versions 1 and 2 are known: the file was made by a newer program")]
     Version(u32),
     #[error("key 'anyprec.bit_order' is '{0}', expected 'lsb0-u64le'")]
     BitOrder(String),
@@ -31,6 +31,8 @@ pub enum AnyPrecError {
     Empty { tensor: String },
     #[error("tensor '{tensor}', entry {index}: {what}")]
     Sparse { tensor: String, index: usize, what: String },
+    #[error("tensor '{tensor}': row {row} takes table {class}, of {tables}: the file is damaged")]
+    Class { tensor: String, row: usize, class: u8, tables: usize },
     #[error("the file ends after {have} bytes, before tensor '{tensor}', which every width needs: download more of it")]
     TooShort { tensor: String, have: u64 },
     #[error("{asked} bits are not in the file: it has {available}")]

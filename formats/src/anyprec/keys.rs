@@ -1,6 +1,6 @@
 //! The keys `anyprec.*` of a file.
 
-use super::{AnyPrecError, BIT_ORDER, MAX_BITS, VERSION};
+use super::{AnyPrecError, BIT_ORDER, MAX_BITS, MAX_TABLES, VERSION, VERSION_SHARED};
 use crate::gguf::{Array, Metadata, StrArray, Value};
 
 /// The values of an any-precision file's keys.
@@ -14,6 +14,9 @@ pub struct Header {
     pub bits: Vec<u8>,
     /// Groups of columns with codebooks of their own.
     pub groups: u32,
+    /// Tables of each width that the rows of a matrix share, or as many as it has rows where these are fewer; 0 where
+    /// every row has its own.
+    pub tables: u32,
     /// The matrices.
     pub tensors: Vec<String>,
     /// Their numbers of columns.
@@ -62,6 +65,7 @@ keys! {
     KEY_PARENT_BITS = "parent_bits";
     KEY_BITS = "bits";
     KEY_GROUPS = "group_count";
+    KEY_TABLES = "table_count";
     KEY_BIT_ORDER = "bit_order";
     KEY_TENSORS = "tensors";
     KEY_COLUMNS = "in_features";
@@ -91,8 +95,14 @@ impl Header {
             return Ok(None);
         }
         let version = required(KEY_VERSION, meta.get_u32(KEY_VERSION)?)?;
-        if version != VERSION {
-            return Err(AnyPrecError::Version(version));
+        let tables = match version {
+            VERSION => 0,
+            VERSION_SHARED => required(KEY_TABLES, meta.get_u32(KEY_TABLES)?)?,
+            _ => return Err(AnyPrecError::Version(version)),
+        };
+        if version == VERSION_SHARED && !(1..=MAX_TABLES).contains(&tables) {
+            let what = format!("{tables} tables cannot be shared, 1 to {MAX_TABLES} can");
+            return Err(AnyPrecError::Key { key: short(KEY_TABLES), what });
         }
         let order = required(KEY_BIT_ORDER, meta.get_str(KEY_BIT_ORDER)?)?;
         if order != BIT_ORDER {
@@ -105,6 +115,7 @@ impl Header {
             parent_bits: width(meta, KEY_PARENT_BITS)?,
             bits: widths(meta)?,
             groups: required(KEY_GROUPS, meta.get_u32(KEY_GROUPS)?)?,
+            tables,
             tensors: strings(meta, KEY_TENSORS)?.ok_or_else(|| missing(KEY_TENSORS))?,
             columns: required(KEY_COLUMNS, meta.get_u32s(KEY_COLUMNS)?)?.iter().map(|&k| u64::from(k)).collect(),
             seed_method: text(KEY_SEED_METHOD)?.unwrap_or_default(),
@@ -142,6 +153,9 @@ impl Header {
         if self.groups == 0 {
             return refuse("group_count", "is 0".to_owned());
         }
+        if self.tables > 0 && self.groups > 1 {
+            return refuse("group_count", format!("is {}, and shared tables are for whole rows", self.groups));
+        }
         if self.tensors.is_empty() || self.tensors.len() != self.columns.len() {
             return refuse(
                 "in_features",
@@ -158,10 +172,18 @@ impl Header {
         }
     }
 
+    /// The tables of each width that a matrix of `rows` rows has for all of them; 0 where every row has its own.
+    pub fn shared_by(&self, rows: u64) -> u64 {
+        u64::from(self.tables).min(rows)
+    }
+
     /// Sets the keys.
     pub fn write(&self, meta: &mut Metadata) {
         let number = |n: u8| Value::U32(n.into());
-        meta.set(KEY_VERSION, Value::U32(VERSION));
+        meta.set(KEY_VERSION, Value::U32(if self.tables > 0 { VERSION_SHARED } else { VERSION }));
+        if self.tables > 0 {
+            meta.set(KEY_TABLES, Value::U32(self.tables));
+        }
         meta.set(KEY_SEED_BITS, number(self.seed_bits));
         meta.set(KEY_PARENT_BITS, number(self.parent_bits));
         let bits = self.bits.iter().map(|&b| b.into()).collect();

@@ -10,6 +10,10 @@ pub enum Part {
     Plane(u8),
     /// The centroids of a width.
     Lut(u8),
+    /// The factors that rows multiply shared tables of a width by.
+    Scale(u8),
+    /// Which of the shared tables each row takes, an unsigned byte.
+    Class,
     /// Where the sparse entries of each row begin.
     SparsePtr,
     /// Their columns.
@@ -28,6 +32,8 @@ impl Part {
         match self {
             Part::Plane(p) => format!("{base}{infix}p{p}"),
             Part::Lut(b) => format!("{base}{infix}lut{b}"),
+            Part::Scale(b) => format!("{base}{infix}scale{b}"),
+            Part::Class => format!("{base}{infix}class"),
             Part::SparsePtr => format!("{base}{infix}sp_ptr"),
             Part::SparseCol => format!("{base}{infix}sp_col"),
             Part::SparseVal => format!("{base}{infix}sp_val"),
@@ -37,8 +43,8 @@ impl Part {
     /// The type of this part.
     pub fn ty(self) -> TypeId {
         match self {
-            Part::Plane(_) => TypeId::I8,
-            Part::Lut(_) | Part::SparseVal => TypeId::F16,
+            Part::Plane(_) | Part::Class => TypeId::I8,
+            Part::Lut(_) | Part::Scale(_) | Part::SparseVal => TypeId::F16,
             Part::SparsePtr | Part::SparseCol => TypeId::I32,
         }
     }
@@ -55,6 +61,8 @@ pub struct MatrixExtents {
     pub rows: u64,
     /// Groups of columns with codebooks of their own, `G`.
     pub groups: u64,
+    /// Tables that rows share, of each width; 0 where every row has its own.
+    pub tables: u64,
     /// Weights that are stored as they are.
     pub sparse: u64,
 }
@@ -64,6 +72,8 @@ impl MatrixExtents {
     pub fn shape(&self, part: Part) -> Vec<u64> {
         let mut shape = match part {
             Part::Plane(_) => vec![self.columns.div_ceil(64) * 8, self.rows],
+            Part::Lut(bits) if self.tables > 0 => vec![1 << bits, self.tables],
+            Part::Scale(_) | Part::Class => vec![self.rows],
             Part::Lut(bits) if self.groups == 1 => vec![1 << bits, self.rows],
             Part::Lut(bits) => vec![1 << bits, self.groups, self.rows],
             Part::SparsePtr => vec![self.rows.saturating_add(1)],
@@ -90,21 +100,25 @@ pub struct Section {
     pub parts: Vec<(usize, Part)>,
 }
 
-/// The order of the parts of all matrices: the sparse entries, which every width needs, then for each of
-/// the ascending `widths` the planes that it adds and its tables, matrix by matrix.
+/// The order of the parts of all matrices: the sparse entries and the numbers of shared tables, which every width
+/// needs, then for each of the ascending `widths` the planes that it adds, its tables and their factors, matrix by
+/// matrix.
 pub fn file_order(matrices: &[MatrixExtents], widths: &[u8]) -> Vec<Section> {
-    let sparse = matrices.iter().enumerate().filter(|(_, m)| m.sparse > 0);
-    let parts = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
-    let mut sections = vec![Section { width: None, parts: sparse.flat_map(|(i, _)| parts.map(|p| (i, p))).collect() }];
+    let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
+    let before = matrices.iter().enumerate().flat_map(|(i, m)| {
+        let sparse = sparse.into_iter().filter(|_| m.sparse > 0);
+        sparse.chain((m.tables > 0).then_some(Part::Class)).map(move |p| (i, p))
+    });
+    let mut sections = vec![Section { width: None, parts: before.collect() }];
     let mut from = 0;
     for &width in widths {
-        let parts = move || {
+        let parts = move |shared: bool| {
             let planes = (from..width).map(Part::Plane);
-            planes.chain([Part::Lut(width)])
+            planes.chain([Part::Lut(width)]).chain(shared.then_some(Part::Scale(width)))
         };
         sections.push(Section {
             width: Some(width),
-            parts: (0..matrices.len()).flat_map(|i| parts().map(move |p| (i, p))).collect(),
+            parts: matrices.iter().enumerate().flat_map(|(i, m)| parts(m.tables > 0).map(move |p| (i, p))).collect(),
         });
         from = width;
     }
@@ -116,7 +130,7 @@ mod tests {
     use super::*;
 
     fn matrix(sparse: u64, groups: u64, rows: u64) -> MatrixExtents {
-        MatrixExtents { name: "blk.0.attn_q.weight".to_owned(), columns: 65, rows, groups, sparse }
+        MatrixExtents { name: "blk.0.attn_q.weight".to_owned(), columns: 65, rows, groups, tables: 0, sparse }
     }
 
     #[test]
@@ -129,6 +143,9 @@ mod tests {
         assert_eq!(matrix(1, 5, 7).shape(Part::Lut(3)), [8, 5, 7]);
         assert_eq!(matrix(1, 5, 1).shape(Part::Lut(3)), [8, 5]);
         assert_eq!(matrix(1, 1, 1).shape(Part::Plane(3)), [16]);
+        let shared = MatrixExtents { tables: 2, ..matrix(0, 1, 5) };
+        assert_eq!(shared.shape(Part::Lut(4)), [16, 2]);
+        assert_eq!([Part::Scale(4), Part::Class].map(|p| shared.shape(p)), [[5], [5]]);
     }
 
     #[test]
@@ -142,6 +159,11 @@ mod tests {
             ["0.ap.p0", "0.ap.p1", "0.ap.p2", "0.ap.lut3", "1.ap.p0", "1.ap.p1", "1.ap.p2", "1.ap.lut3"]
         );
         assert_eq!(names[2], ["0.ap.p3", "0.ap.p4", "0.ap.lut5", "1.ap.p3", "1.ap.p4", "1.ap.lut5"]);
+        let shared = file_order(&[MatrixExtents { tables: 2, ..matrix(0, 1, 2) }], &[1, 2]);
+        let parts: Vec<Vec<Part>> = shared.iter().map(|s| s.parts.iter().map(|p| p.1).collect()).collect();
+        assert_eq!(parts[0], [Part::Class]);
+        assert_eq!(parts[1], [Part::Plane(0), Part::Lut(1), Part::Scale(1)]);
+        assert_eq!(parts[2], [Part::Plane(1), Part::Lut(2), Part::Scale(2)]);
         let widths: Vec<_> = sections.iter().map(|s| s.width).collect();
         assert_eq!(widths, [None, Some(3), Some(5)]);
     }

@@ -66,6 +66,7 @@ fn data(matrix: &MatrixExtents, part: Part) -> Vec<u8> {
             }
             lut
         }
+        Part::Scale(_) | Part::Class => unreachable!("rows have tables of their own"),
         Part::SparsePtr => ints((0..=rows).map(|r| SPARSE.iter().filter(|s| s.0 < r).count() as i32).collect()),
         Part::SparseCol => ints(SPARSE.iter().map(|s| s.1 as i32).collect()),
         Part::SparseVal => SPARSE.iter().flat_map(|s| f32_to_f16(s.2).to_le_bytes()).collect(),
@@ -78,6 +79,7 @@ fn matrices() -> Vec<MatrixExtents> {
         columns: COLUMNS as u64,
         rows,
         groups: GROUPS,
+        tables: 0,
         sparse,
     };
     SHAPES.iter().map(matrix).collect()
@@ -89,6 +91,7 @@ fn header() -> Header {
         parent_bits: 5,
         bits: WIDTHS.to_vec(),
         groups: GROUPS as u32,
+        tables: 0,
         tensors: SHAPES.iter().map(|s| s.0.to_owned()).collect(),
         columns: vec![COLUMNS as u64; 2],
         seed_method: "dp".to_owned(),
@@ -405,4 +408,88 @@ fn places_outside_the_file_are_refused() {
         let error = model(bytes, partial).err().expect("a wrong place");
         assert!(matches!(error.kind, ErrorKind::Layout { .. } | ErrorKind::Overflow { .. }), "{error}");
     }
+}
+
+/// A file whose rows share two tables.
+fn shared() -> File {
+    let mut meta = Metadata::default();
+    meta.set("general.architecture", Value::str("llama"));
+    meta.set("general.alignment", Value::U32(ALIGNMENT));
+    Header { groups: 1, tables: 2, sparse: None, ..header() }.write(&mut meta);
+    let matrices: Vec<MatrixExtents> =
+        matrices().into_iter().map(|m| MatrixExtents { groups: 1, tables: 2, sparse: 0, ..m }).collect();
+    let halves = |values: Vec<f32>| values.into_iter().flat_map(|v| f32_to_f16(v).to_le_bytes()).collect();
+    let mut tensors = Vec::new();
+    for section in file_order(&matrices, &WIDTHS) {
+        for (i, part) in section.parts {
+            let rows = matrices[i].rows as usize;
+            let bytes = match part {
+                Part::Class => (0..rows).map(|r| (r % 2) as u8).collect(),
+                Part::Scale(width) => halves((0..rows).map(|r| scale(width, r)).collect()),
+                Part::Lut(width) => {
+                    let all = (0..2).flat_map(|class| (0..1u8 << width).map(move |c| centroid(width, class, 0, c)));
+                    halves(all.collect())
+                }
+                part => data(&matrices[i], part),
+            };
+            tensors.push((matrices[i].tensor(part), bytes));
+        }
+    }
+    File { meta, tensors }
+}
+
+fn scale(width: u8, row: usize) -> f32 {
+    (row as f32 - 1.0) * 0.3 + f32::from(width) / 7.0
+}
+
+#[test]
+fn shared_tables_are_multiplied_by_the_factor_of_the_row() {
+    let model = model(shared().bytes(), false).unwrap();
+    let ap = read(&model).unwrap();
+    assert_eq!((ap.header().tables, ap.widths()), (2, &WIDTHS[..]));
+    let half = |x: f32| f16_to_f32(f32_to_f16(x));
+    for (name, rows, _) in SHAPES {
+        assert_eq!(ap.tensor(name).unwrap().tables, 2);
+        for width in WIDTHS {
+            let view = ap.view(&model, name, width).unwrap();
+            for row in 0..rows as usize {
+                for (column, got) in view.row(row).into_iter().enumerate() {
+                    let centroid = centroid(width, row % 2, 0, code(row, column) >> (5 - width));
+                    assert_eq!(got, half(half(scale(width, row)) * half(centroid)), "{name} {width} {row} {column}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_shared_tables_are_named() {
+    let refused = |change: &dyn Fn(&mut File)| {
+        let mut file = shared();
+        change(&mut file);
+        file.read().unwrap_err().to_string()
+    };
+    let class = "blk.0.ffn_up.weight.ap.class";
+    assert_eq!(
+        refused(&|f| f.part(class).1[3] = 2),
+        format!("tensor '{class}': row 3 takes table 2, of 2: the file is damaged")
+    );
+    assert_eq!(
+        refused(&|f| f.tensors.retain(|t| t.0.name != class)),
+        format!("tensor '{class}' is missing: the file is damaged")
+    );
+    for count in [0, 257] {
+        let text = refused(&|f| f.meta.set("anyprec.table_count", Value::U32(count)));
+        assert_eq!(text, format!("key 'anyprec.table_count': {count} tables cannot be shared, 1 to 256 can"));
+    }
+    // One more than there are is another shape; a row cannot have groups as well.
+    let text = refused(&|f| f.meta.set("anyprec.table_count", Value::U32(3)));
+    assert!(text.contains("has shape [8, 2], expected [8, 3]"), "{text}");
+    let text = refused(&|f| f.meta.set("anyprec.group_count", Value::U32(2)));
+    assert!(text.contains("group_count': is 2, and shared tables are for whole rows"), "{text}");
+    // The first version has no such parts.
+    let text = refused(&|f| f.meta.set("anyprec.version", Value::U32(1)));
+    assert!(text.contains("has shape [8, 2], expected [8, 3]"), "{text}");
+    let text = refused(&|f| f.meta.set("anyprec.version", Value::U32(3)));
+    assert!(text.contains("only versions 1 and 2 are known"), "{text}");
 }

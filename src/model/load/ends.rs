@@ -18,7 +18,7 @@ pub fn sections(file: &ModelFile, anyprec: &AnyPrec) -> Vec<(u8, Blob)> {
     let mut from = 0;
     let section = |&width: &u8| {
         let planes = (from..width).map(Part::Plane);
-        let parts: Vec<Part> = planes.chain([Part::Lut(width)]).collect();
+        let parts: Vec<Part> = planes.chain([Part::Lut(width), Part::Scale(width)]).collect();
         from = width;
         let names = anyprec.tensors().iter();
         let names = names.flat_map(|t| parts.iter().map(|p| p.name(&t.name)));

@@ -1,6 +1,8 @@
 //! The tensors of a model that a request concerns, and the reasons against it.
 
-use super::cluster::Nesting;
+use trine_formats::anyprec::MAX_TABLES;
+
+use super::cluster::{Method, Nesting};
 use super::error::ApError;
 use super::target::Options;
 use crate::quant::category::Category;
@@ -82,6 +84,19 @@ pub(super) fn check_rows(matrices: &[&Row], options: &Options, asked: &Asked<'_>
             return Err(ApError::Groups { groups, columns, tensor });
         }
     }
+    if let Some(tables) = options.tables {
+        if !(1..=MAX_TABLES).contains(&tables) {
+            return Err(ApError::Tables { tables });
+        }
+        let unfit = [
+            (options.outliers.is_some(), "--outliers"),
+            (options.groups != 1, "--row-groups"),
+            (options.method != Method::Exact, "--best-at and --compat"),
+        ];
+        if let Some((_, option)) = unfit.into_iter().find(|u| u.0) {
+            return Err(ApError::TablesWith { option });
+        }
+    }
     let shares = options.outliers.map_or([0.0; 2], |s| [s.sensitive, s.magnitude]);
     let options = ["--outlier-sensitive", "--outlier-magnitude"];
     match options.into_iter().zip(shares).find(|(_, p)| !(0.0..=50.0).contains(p)) {
@@ -100,6 +115,9 @@ pub(super) fn widths(
     let seed = options.seed_bits.or(range.map(|n| n.seed_bits)).unwrap_or(3);
     let named = options.parent_bits.or(range.map(|n| n.parent_bits));
     let parent = named.unwrap_or_else(|| {
+        if options.tables.is_some() {
+            return Nesting::MAX_BITS;
+        }
         let columns = matrices.iter().map(|r| r.columns()).min().unwrap_or(0);
         let group = columns / u64::from(options.groups);
         let parent = sensible_parent(group).max(seed);

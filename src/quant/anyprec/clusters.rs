@@ -83,6 +83,7 @@ impl Clusters {
             parent_bits: nesting.parent_bits,
             bits,
             groups: options.groups,
+            tables: options.tables.unwrap_or(0),
             tensors: matrices.iter().map(|r| r.name.clone()).collect(),
             columns: matrices.iter().map(|r| r.columns()).collect(),
             seed_method: match options.method {
@@ -111,7 +112,7 @@ impl Clusters {
         };
         let group = narrowest / u64::from(self.codes.header.groups);
         let sensible = sensible_parent(group).max(self.codes.header.seed_bits);
-        if self.codes.header.parent_bits <= sensible {
+        if self.codes.header.tables > 0 || self.codes.header.parent_bits <= sensible {
             return Ok(None);
         }
         let footprint = self.codes.footprint(plan)?;

@@ -40,6 +40,6 @@ impl Codes {
         let share = self.options.outliers.map_or(0.0, |s| (s.sensitive + s.magnitude) / 100.0);
         let sparse: Vec<u64> = matrices(plan).map(|r| (r.weights() as f64 * share) as u64).collect();
         let places = Places::new(plan, &self.header, &sparse)?;
-        Ok(Footprint::new(plan, self.header.groups, &places, &sparse))
+        Ok(Footprint::new(plan, &self.header, &places, &sparse))
     }
 }

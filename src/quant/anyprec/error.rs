@@ -34,6 +34,10 @@ pub enum ApError {
     BestAt { best: u8, seed: u8, parent: u8 },
     #[error("--row-groups: {groups} groups do not divide the {columns} columns of {tensor}")]
     Groups { groups: u32, columns: u64, tensor: String },
+    #[error("--tables: {tables} tables cannot be shared, 1 to 256 can")]
+    Tables { tables: u32 },
+    #[error("--tables: shared tables cannot be had with {option}")]
+    TablesWith { option: &'static str },
     #[error("{option}: {percent} is no share in percent, 0 to 50 is")]
     Share { option: &'static str, percent: f64 },
     #[error(

@@ -1,5 +1,7 @@
 //! How large an any-precision file is: in all, up to each width, and what a run at each width reads.
 
+use trine_formats::anyprec::Header;
+
 use super::places::{Places, matrices};
 use crate::quant::plan::Plan;
 use crate::quant::row::Row;
@@ -40,23 +42,29 @@ pub struct Footprint {
 
 impl Footprint {
     /// Sizes of a plan laid out with `sparse` weights kept as they are.
-    pub(super) fn new(plan: &Plan, groups: u32, places: &Places, sparse: &[u64]) -> Footprint {
+    pub(super) fn new(plan: &Plan, header: &Header, places: &Places, sparse: &[u64]) -> Footprint {
         let rows_of = |r: &Row| r.weights() / r.columns().max(1);
         let weights: u64 = matrices(plan).map(Row::weights).sum();
         let rows: u64 = matrices(plan).map(rows_of).sum();
         let plane = |r: &Row| r.columns().div_ceil(64) * 8 * rows_of(r);
         let plane_bytes: u64 = matrices(plan).map(plane).sum();
         let quantized: u64 = matrices(plan).map(|r| r.bytes).sum();
-        let tables = |bits: u8| (rows * u64::from(groups)) << (bits + 1);
+        let shared: u64 = matrices(plan).map(|r| header.shared_by(rows_of(r))).sum();
+        let tables = |bits: u8| match header.tables {
+            0 => (rows * u64::from(header.groups)) << (bits + 1),
+            _ => (shared << (bits + 1)) + 2 * rows,
+        };
+        // Which table each row takes.
+        let classes = if header.tables > 0 { rows } else { 0 };
         let sparse_bytes =
             matrices(plan).zip(sparse).filter(|&(_, &n)| n > 0).map(|(r, n)| 6 * n + 4 * (rows_of(r) + 1)).sum();
         let per_weight = |bytes: u64| bytes as f64 * 8.0 / weights.max(1) as f64;
-        let mut stored = sparse_bytes;
+        let mut stored = sparse_bytes + classes;
         let mut from = 0;
         let widths = places.prefixes.iter().map(|&(bits, prefix_bytes)| {
             stored += u64::from(bits - from) * plane_bytes + tables(bits);
             from = bits;
-            let run_bytes = u64::from(bits) * plane_bytes + tables(bits) + sparse_bytes;
+            let run_bytes = u64::from(bits) * plane_bytes + tables(bits) + sparse_bytes + classes;
             WidthSize {
                 bits,
                 prefix_bytes,

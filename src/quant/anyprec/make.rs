@@ -146,7 +146,7 @@ impl Making {
     /// Completes the header.
     pub fn end(self, codes: &Codes, opened: &Opened, plan: &Plan, run: &mut Run<'_>) -> Result<Report, ApError> {
         let Making { choice, mut header, places, hashing, errors, .. } = self;
-        let footprint = Footprint::new(plan, header.groups, &places, &choice.counts);
+        let footprint = Footprint::new(plan, &header, &places, &choice.counts);
         let hashes = hashing.wait()?;
         header.source_sha256 = hashes.model;
         if hashes.other.is_some() {
@@ -184,13 +184,16 @@ impl MatrixWork<'_> {
         let feedback = |m| Feedback::new(m, codes.nesting(), &header.bits, isa);
         let work = Work {
             nesting: codes.nesting(),
+            bits: header.bits.clone(),
             method: codes.options.method,
             columns: columns as usize,
             groups: header.groups as usize,
             kept: self.kept,
             feedback: metric.as_deref().map(feedback),
         };
-        let step = (CHUNK_WEIGHTS / columns.max(1)).max(1);
+        let shared = header.shared_by(rows);
+        // Rows that share tables are taken together.
+        let step = if shared > 0 { rows.max(1) } else { (CHUNK_WEIGHTS / columns.max(1)).max(1) };
         let (row_bytes, mut buffer) = (row.bytes_from / rows.max(1), Vec::new());
         let mut sparse = Sparse::default();
         let mut errors = vec![0.0; work.nesting.widths().len()];
@@ -204,12 +207,16 @@ impl MatrixWork<'_> {
             check_finite(row, first_row, data)?;
             let weights = decode(row.from, work.columns, data);
             let own = opened.rows(row, first_row, count)?;
-            let done = work
-                .run(first_row, &weights, &own)
-                .map_err(|source| ApError::Cluster { tensor: row.name.clone(), source })?;
+            let done = match shared {
+                0 => work.run(first_row, &weights, &own),
+                tables => work.run_shared(tables as usize, &weights, own),
+            };
+            let done = done.map_err(|source| ApError::Cluster { tensor: row.name.clone(), source })?;
             let planes = (0..).map(Part::Plane).zip(&done.planes);
             let luts = work.nesting.widths().map(Part::Lut).zip(&done.luts);
-            for (part, bytes) in planes.chain(luts) {
+            let scales = work.nesting.widths().map(Part::Scale).zip(&done.scales);
+            let classes = [(Part::Class, &done.classes)];
+            for (part, bytes) in planes.chain(luts).chain(scales).chain(classes) {
                 // widths that are not kept have no tables in the file
                 if let Some(&tensor) = self.places.parts.get(&(self.number, part)) {
                     let per_row = bytes.len() as u64 / count;

@@ -31,6 +31,7 @@ mod places;
 mod seed;
 mod sensitivity;
 mod sensitivity_error;
+mod shared;
 mod sorted;
 mod split;
 mod target;

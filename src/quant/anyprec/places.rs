@@ -30,11 +30,13 @@ impl Places {
     /// # Errors
     /// Names and sizes that GGUF cannot hold, such as a name that is too long.
     pub fn new(plan: &Plan, header: &Header, sparse: &[u64]) -> Result<Places, ApError> {
+        let rows = |row: &Row| row.weights() / row.columns().max(1);
         let matrix = |(row, &sparse): (&Row, &u64)| MatrixExtents {
             name: row.name.clone(),
             columns: row.columns(),
-            rows: row.weights() / row.columns().max(1),
+            rows: rows(row),
             groups: header.groups.into(),
+            tables: header.shared_by(rows(row)),
             sparse,
         };
         let matrices: Vec<MatrixExtents> = matrices(plan).zip(sparse).map(matrix).collect();

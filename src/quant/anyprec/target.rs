@@ -59,6 +59,8 @@ pub struct Options {
     pub widths: Option<Vec<u8>>,
     /// Groups of columns with codebooks of their own.
     pub groups: u32,
+    /// Tables of each width that the rows of a matrix share; `None`: every row has its own.
+    pub tables: Option<u32>,
     /// Method of clustering.
     pub method: Method,
     /// Weights that are kept as they are.
@@ -74,6 +76,7 @@ impl Default for Options {
             parent_bits: None,
             widths: None,
             groups: 1,
+            tables: None,
             method: Method::Exact,
             outliers: None,
             sensitivity: Sensitivity::Uniform,

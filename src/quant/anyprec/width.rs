@@ -47,6 +47,7 @@ impl Method for Width {
             columns: t.columns as u64,
             rows: t.rows as u64,
             groups: t.groups as u64,
+            tables: t.tables as u64,
             sparse: t.sparse as u64,
         };
         let matrices: Vec<MatrixExtents> = ap.tensors().iter().map(matrix).collect();

@@ -63,11 +63,17 @@ impl Kept {
 }
 
 /// The results for some rows.
+#[derive(Default)]
 pub struct Clustered {
     /// For each plane its rows, one after the other.
     pub planes: Vec<Vec<u8>>,
-    /// For each width of the code, from the seed's on, the tables of the rows in half precision.
+    /// For each width of the code, from the seed's on, the tables of the rows in half precision, or those that they
+    /// share.
     pub luts: Vec<Vec<u8>>,
+    /// For each width the factors of the rows in half precision, where they share tables.
+    pub scales: Vec<Vec<u8>>,
+    /// Which table each row takes, where they share them.
+    pub classes: Vec<u8>,
     /// How many weights of each row are kept as they are.
     pub kept: Vec<usize>,
     /// Their columns.
@@ -85,6 +91,8 @@ pub struct Clustered {
 pub struct Work<'a> {
     /// Widths of the code.
     pub nesting: Nesting,
+    /// Widths that have tables in the file.
+    pub bits: Vec<u8>,
     /// Method of clustering.
     pub method: Method,
     /// Weights per row.
@@ -159,11 +167,8 @@ impl Work<'_> {
         let mut out = Clustered {
             planes: vec![Vec::new(); usize::from(self.nesting.parent_bits)],
             luts: vec![Vec::new(); widths],
-            kept: Vec::new(),
-            columns: Vec::new(),
-            values: Vec::new(),
             errors: vec![0.0; widths],
-            energy: 0.0,
+            ..Clustered::default()
         };
         for (row, weights) in rows.zip(weights.chunks_exact(self.columns)) {
             let row = row?;
@@ -222,7 +227,7 @@ impl Work<'_> {
     }
 
     /// The planes of a row with these codes.
-    fn planes(&self, codes: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn planes(&self, codes: &[u8]) -> Vec<Vec<u8>> {
         let plane = vec![0; 8 * words(self.columns)];
         let mut planes = vec![plane; usize::from(self.nesting.parent_bits)];
         let mut places: Vec<&mut [u8]> = planes.iter_mut().map(|p| &mut p[..]).collect();

@@ -120,6 +120,30 @@ fn plain(model: &ModelFile, width: u8) -> Vec<u8> {
     gguf::bytes(&meta, &tensors)
 }
 
+/// The any-precision file of [`WIDTHS`] with other options.
+pub fn made(change: impl Fn(&mut Recipe)) -> Vec<u8> {
+    let mut recipe = Recipe::new(Target::parse("AP3-6").expect("a target"));
+    recipe.anyprec.widths = Some(WIDTHS.to_vec());
+    change(&mut recipe);
+    quantized(&noisy(), &recipe)
+}
+
+/// One width of an any-precision file.
+pub fn width_of(whole: &[u8], width: u8) -> Vec<u8> {
+    quantized(whole, &Recipe::new(Target::Width(width)))
+}
+
+fn quantized(from: &[u8], recipe: &Recipe) -> Vec<u8> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [source, out] = ["source.gguf", "out.gguf"].map(|name| dir.path().join(name));
+    std::fs::write(&source, from).expect("room");
+    let model = open(&source);
+    let mut plan = Plan::new(&model, recipe).expect("a plan");
+    let options = RunOptions { threads: 2, ..RunOptions::default() };
+    run(&model, &mut plan, &out, options, &mut ()).expect("a file");
+    std::fs::read(out).expect("it was written")
+}
+
 fn open(path: &std::path::Path) -> ModelFile {
     let bytes = std::fs::read(path).expect("it was written");
     file(bytes, path.to_owned())

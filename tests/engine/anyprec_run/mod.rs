@@ -2,5 +2,6 @@
 
 mod drafts;
 mod fixture;
+mod shared;
 mod speculation;
 mod widths;

@@ -5,7 +5,7 @@ use trine_kernels::testing::isas;
 
 use super::fixture::{WIDTHS, files, logits, model_file, options, session, session_of, tokens, whole};
 
-const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
+pub const PATHS: [NumberPath; 2] = [NumberPath::F32, NumberPath::I16];
 
 fn floats(logits: &[Vec<u32>]) -> impl Iterator<Item = f32> {
     logits.iter().flatten().map(|&bits| f32::from_bits(bits))

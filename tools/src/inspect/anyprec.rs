@@ -63,7 +63,7 @@ impl AnyPrecReport {
         let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
         let end = |bits: u8| {
             let ends = ap.tensors().iter().flat_map(|t| {
-                let planes = (0..bits).map(Part::Plane).chain([Part::Lut(bits)]);
+                let planes = (0..bits).map(Part::Plane).chain([Part::Lut(bits), Part::Scale(bits)]);
                 planes.filter_map(|p| {
                     let name = p.name(&t.name);
                     let (shard, info) = (model.shard_of(&name)?, model.tensor_info(&name)?);
@@ -74,7 +74,7 @@ impl AnyPrecReport {
         };
         let width = |&bits: &u8| {
             let planes = (0..bits).map(Part::Plane);
-            let run_bytes = bytes(&mut planes.chain([Part::Lut(bits)]).chain(sparse));
+            let run_bytes = bytes(&mut planes.chain([Part::Lut(bits), Part::Scale(bits), Part::Class]).chain(sparse));
             WidthReport {
                 bits,
                 there: ap.widths().contains(&bits),
@@ -112,6 +112,7 @@ impl AnyPrecReport {
             "seed_bits": h.seed_bits,
             "parent_bits": h.parent_bits,
             "row_groups": h.groups,
+            "shared_tables": h.tables,
             "matrices": self.matrices,
             "weights": self.weights,
             "sparse_weights": self.sparse,
@@ -139,10 +140,14 @@ impl AnyPrecReport {
             1 => String::new(),
             n => format!(", {n} groups to a row"),
         };
+        let tables = match h.tables {
+            0 => String::new(),
+            n => format!(", {n} tables for the rows of each"),
+        };
         line(
             out,
             &format!(
-                "\nany-precision: {} matrices of {} weights{groups}, codes of {} bits over a seed of {}",
+                "\nany-precision: {} matrices of {} weights{groups}{tables}, codes of {} bits over a seed of {}",
                 self.matrices, self.weights, h.parent_bits, h.seed_bits
             ),
         )?;

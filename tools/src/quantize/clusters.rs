@@ -125,6 +125,7 @@ pub fn to_json(shown: &Shown<'_>, clusters: &Clusters) -> Result<Value> {
         "seed_bits": codes.header.seed_bits,
         "parent_bits": codes.header.parent_bits,
         "row_groups": codes.header.groups,
+        "shared_tables": codes.header.tables,
         "seed_method": codes.header.seed_method,
         "weights": footprint.weights,
         "rows": footprint.rows,

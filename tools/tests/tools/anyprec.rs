@@ -149,6 +149,29 @@ fn options_of_any_precision_targets() {
     assert_eq!(shown["any_precision"]["row_groups"], 4);
     assert_eq!(shown["shards"][0]["metadata"]["general.name"]["value"], "x");
 
+    let plan = json(&ok("rquantize", dir, "--dry-run --json IN AP6"));
+    ok("rquantize", dir, "IN t.gguf AP6 --tables 4");
+    let shown = json(&ok("rinspect", dir, "--json t.gguf"));
+    assert_eq!(shown["any_precision"]["shared_tables"], 4);
+    // 42 matrices with 4 tables of 64 halves, a half and a byte for each row
+    let rows = 42.0 / 7.0 * (256.0 + 128.0 * 2.0 + 256.0 + 768.0 * 2.0 + 256.0);
+    let bits = 6.0 + 8.0 * (42.0 * 4.0 * 128.0 + 3.0 * rows) / 4_718_592.0;
+    let got = shown["any_precision"]["widths"][0]["run_bits_per_weight"].as_f64().unwrap();
+    assert!((got - bits).abs() < 1e-9, "{got} {bits}");
+    assert!(plan["widths"][0]["run_bits_per_weight"].as_f64().unwrap() > bits + 1.0);
+    assert!(ok("rinspect", dir, "t.gguf").stdout.contains("weights, 4 tables for the rows of each, codes of 6 bits"));
+    for (options, text) in [
+        ("--tables 0", "0 tables cannot be shared, 1 to 256 can"),
+        ("--tables 257", "257 tables cannot be shared"),
+        ("--tables 4 --outliers", "shared tables cannot be had with --outliers"),
+        ("--tables 4 --row-groups 2", "shared tables cannot be had with --row-groups"),
+        ("--tables 4 --compat", "shared tables cannot be had with --best-at and --compat"),
+    ] {
+        let error = refused("rquantize", dir, &format!("IN no.gguf AP4 {options}"));
+        assert!(error.contains(text), "{options}: {error}");
+        assert!(!dir.join("no.gguf").exists());
+    }
+
     // an importance matrix of the older form, for one tensor
     let name = "blk.0.attn_q.weight";
     let mut dat = 1i32.to_le_bytes().to_vec();

@@ -20,6 +20,7 @@
 //! `docs/any-precision.md` has what was measured.
 
 mod choice;
+mod class;
 mod coded;
 mod descent;
 mod improve;
@@ -29,11 +30,13 @@ mod pass;
 mod refit;
 mod weighed;
 
+pub use choice::Choice;
+pub use class::Class;
 pub use coded::Coded;
 pub use improve::STRIP;
 pub use metric::Metric;
 pub use metrics::Metrics;
-pub use weighed::Feedback;
+pub use weighed::{Feedback, shares};
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,8 @@ pub struct Refit<'a> {
     products: Vec<f64>,
     /// `S^T H w`.
     moments: Vec<f64>,
+    /// The codes that `products` and `moments` are of.
+    count: usize,
     solver: Solver,
 }
 
@@ -38,6 +40,7 @@ impl<'a> Refit<'a> {
             outputs: Vec::new(),
             products: Vec::new(),
             moments: Vec::new(),
+            count: 0,
             solver: Solver::default(),
         }
     }
@@ -45,15 +48,13 @@ impl<'a> Refit<'a> {
     /// Fits the tables of a row with these `weights` and `codes`, both in the order of the factor. `tables` become what
     /// `row` stores.
     pub fn row(&mut self, weights: &[f64], codes: &[u8], row: &mut Coded, tables: &mut [Vec<f64>]) {
-        let mut count = tables.last().map_or(0, Vec::len);
+        let count = tables.last().map_or(0, Vec::len);
         row.energy = self.sum_up(weights, codes, count);
         row.errors.resize(tables.len(), 0.0);
         let widths = tables.iter_mut().zip(&mut row.luts).zip(&mut row.errors);
         for ((table, lut), error) in widths.rev() {
-            if count > table.len() {
-                self.join(count);
-                count = table.len();
-            }
+            self.join_to(table.len());
+            let count = self.count;
             let products = &self.products[..count * count];
             self.solver.solve(products, &self.moments[..count], table);
             for (centroid, bits) in table.iter_mut().zip(lut) {
@@ -67,7 +68,8 @@ impl<'a> Refit<'a> {
     }
 
     /// Fills the sums of `count` codes; `w^T H w`.
-    fn sum_up(&mut self, weights: &[f64], codes: &[u8], count: usize) -> f64 {
+    pub fn sum_up(&mut self, weights: &[f64], codes: &[u8], count: usize) -> f64 {
+        self.count = count;
         self.products.clear();
         self.products.resize(count * count, 0.0);
         self.moments.clear();
@@ -124,6 +126,29 @@ impl<'a> Refit<'a> {
         }
     }
 
+    /// `S^T H S` and `S^T H w` for the beginnings of codes, of which there are so many: no more than before.
+    pub fn sums(&mut self, count: usize) -> (&[f64], &[f64]) {
+        self.join_to(count);
+        (&self.products[..count * count], &self.moments[..count])
+    }
+
+    /// The factor of a table with the least error, for as many codes as there are sums of; `None` where all are alike.
+    pub fn factor(&self, table: &[f64]) -> Option<f64> {
+        let rows = self.products.chunks_exact(table.len());
+        let (square, moment) = table.iter().zip(rows).zip(&self.moments).fold((0.0, 0.0), |sum, ((t, row), moment)| {
+            (sum.0 + t * dot(row, table), sum.1 + t * moment)
+        });
+        (square > 0.0).then_some(moment / square).filter(|f| f.is_finite())
+    }
+
+    /// Joins the sums until they are those of `count` codes.
+    fn join_to(&mut self, count: usize) {
+        while self.count > count {
+            self.join(self.count);
+            self.count /= 2;
+        }
+    }
+
     /// Joins the sums of `count` codes in pairs.
     fn join(&mut self, count: usize) {
         let half = count / 2;
@@ -140,8 +165,8 @@ impl<'a> Refit<'a> {
         }
     }
 
-    /// The error at the outputs with this table.
-    fn error(&self, energy: f64, table: &[f64]) -> f64 {
+    /// The error at the outputs with this table, for as many codes as there are sums of.
+    pub fn error(&self, energy: f64, table: &[f64]) -> f64 {
         let rows = self.products.chunks_exact(table.len());
         let terms = table.iter().zip(rows).zip(&self.moments);
         let change = terms.fold(0.0, |sum, ((t, row), moment)| sum + t * (dot(row, table) - 2.0 * moment));
@@ -168,7 +193,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// Conjugate gradients, with their memory.
 #[derive(Default)]
-struct Solver {
+pub struct Solver {
     residual: Vec<f64>,
     direction: Vec<f64>,
     image: Vec<f64>,
@@ -177,7 +202,7 @@ struct Solver {
 impl Solver {
     /// Improves `x` as a solution of `a x = b`, `a` symmetric and positive definite but for rows of zeros, whose
     /// elements of `x` stay what they are.
-    fn solve(&mut self, a: &[f64], b: &[f64], x: &mut [f64]) {
+    pub fn solve(&mut self, a: &[f64], b: &[f64], x: &mut [f64]) {
         let n = x.len();
         let scaled = |i: usize, r: f64| match a[i * n + i] {
             d if d > 0.0 => r / d,

@@ -226,6 +226,7 @@ fn every_width_errs_less_and_says_how_much() {
 fn work<'a>(metric: &'a Metric, kept: &'a Kept, isa: Isa, columns: usize) -> Work<'a> {
     Work {
         nesting: NESTING,
+        bits: BITS.to_vec(),
         method: Method::Exact,
         columns,
         groups: 1,

@@ -17,11 +17,15 @@ pub struct Feedback<'a> {
 impl<'a> Feedback<'a> {
     /// Feedback for codes of the widths of `nesting`; the widths in `bits` have tables.
     pub fn new(metric: &'a Metric, nesting: Nesting, bits: &[u8], isa: Isa) -> Feedback<'a> {
-        let widths = nesting.widths();
-        let share = |b: u8| match bits.contains(&b) {
-            true => (nesting.seed_bits..b).fold(1.0, |share, _| share * SHARE),
-            false => 0.0,
-        };
-        Feedback { metric, isa, shares: widths.map(share).collect() }
+        Feedback { metric, isa, shares: shares(nesting, bits) }
     }
+}
+
+/// How much the error of each width counts; 0 of those that are not in `bits`.
+pub fn shares(nesting: Nesting, bits: &[u8]) -> Vec<f64> {
+    let share = |b: u8| match bits.contains(&b) {
+        true => (nesting.seed_bits..b).fold(1.0, |share, _| share * SHARE),
+        false => 0.0,
+    };
+    nesting.widths().map(share).collect()
 }

@@ -53,8 +53,14 @@ fn strings<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Value {
 
 /// Two matrices at 2 and 3 bits, one of them with two weights that are kept as they are.
 fn any_precision() -> (Metadata, Vec<(NewTensor, Vec<u8>)>) {
-    let matrix =
-        |name: &str, rows, sparse| MatrixExtents { name: name.to_owned(), columns: 66, rows, groups: 1, tables: 0, sparse };
+    let matrix = |name: &str, rows, sparse| MatrixExtents {
+        name: name.to_owned(),
+        columns: 66,
+        rows,
+        groups: 1,
+        tables: 0,
+        sparse,
+    };
     let matrices = [matrix("a", 2, 2), matrix("b", 1, 0)];
     let header = Header {
         seed_bits: 2,

@@ -3,9 +3,9 @@
 //! A [`Size`] is shared among the tensors by what each of them gains from more bits: each is encoded in all types that
 //! its shape allows (or a part of its rows, `measure`), and `choose` takes the types whose errors sum to least. The
 //! error of a tensor is that of its products, relative to them: columns count by their importance where a matrix
-//! (`--imatrix`) has weights for it. The products of a block change one of the many sums that make up the last hidden
-//! state; those of the output are the logits themselves and count as often as there are blocks. Nothing is drawn: the
-//! same model, importance and size give the same types on any machine.
+//! (`--imatrix`) has weights for it. How much an error says of the logits depends on the role of the tensor: each counts
+//! as its role does on the models where that was measured (`roles`). Nothing is drawn: the same model, importance and
+//! size give the same types on any machine.
 //!
 //! A file of a given divergence is found the same way: [`Allocator`] holds the losses of all tensors in all types, and
 //! [`Search`] says which total to try next until what is measured is what was wanted.
@@ -18,6 +18,7 @@
 mod choose;
 mod divergence;
 mod measure;
+mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,8 +91,8 @@ pub struct Allocation {
     pub rules: Vec<TensorRule>,
     /// The error of products relative to them, the root of the mean square over these tensors.
     pub error: f64,
-    /// The mean of the squares, the output counted as often as there are blocks: the divergence of the file is nearly
-    /// proportional to it.
+    /// The mean of the squares, each as its tensor's role counts: the divergence of the file is nearly proportional to
+    /// it.
     pub loss: f64,
 }
 
@@ -148,6 +149,8 @@ pub struct Allocator<'a> {
     types: Vec<Vec<TypeId>>,
     losses: Vec<Vec<f64>>,
     offers: Vec<Vec<Offer>>,
+    /// How often the tensors count, all together.
+    counts: f64,
 }
 
 impl<'a> Allocator<'a> {
@@ -174,13 +177,18 @@ impl<'a> Allocator<'a> {
         let losses = measure::losses(model, &rows, &types, recipe, options, progress)?;
         let output = output_of(&plan.rows);
         let blocks = blocks(&plan.rows).max(1) as f64;
+        let count = |row: &&Row| match Category::of(&row.name) {
+            role if Some(role) == output => roles::OUTPUT * blocks,
+            role => roles::count(role),
+        };
+        let counts = rows.iter().map(count).sum();
         let offers = rows.iter().zip(&types).zip(&losses).map(|((row, types), losses)| {
-            let counts = if Some(Category::of(&row.name)) == output { blocks } else { 1.0 };
+            let counts = count(row);
             let offer = |(&ty, &loss): (&TypeId, &f64)| Offer { bytes: bytes_of(ty, &row.shape), loss: loss * counts };
             types.iter().zip(losses).map(offer).collect()
         });
         let offers: Vec<Vec<Offer>> = offers.collect();
-        Ok(Allocator { model, recipe, free, types, losses, offers, plan })
+        Ok(Allocator { model, recipe, free, types, losses, offers, counts, plan })
     }
 
     /// The types of a file that is at most of a size.
@@ -222,7 +230,7 @@ impl<'a> Allocator<'a> {
 
     /// The types of the smallest file whose [loss](Allocation::loss) is `loss` at most; of the best one where none is.
     pub fn for_loss(&self, loss: f64) -> Allocation {
-        self.allocation(&choose::within(&self.offers, loss * self.counts()))
+        self.allocation(&choose::within(&self.offers, loss * self.counts))
     }
 
     /// The bytes of the file with these types.
@@ -232,14 +240,6 @@ impl<'a> Allocator<'a> {
     pub fn file_bytes(&self, allocation: &Allocation) -> Result<u64, AllocateError> {
         let layouts = Plan::new(self.model, &allocation.recipe(self.recipe))?.layouts()?;
         Ok(layouts.iter().map(|layout| layout.file_bytes()).sum())
-    }
-
-    /// How often tensors count, all together: the output as often as there are blocks.
-    fn counts(&self) -> f64 {
-        let output = output_of(&self.plan.rows);
-        let is_output = |row: &&usize| Some(Category::of(&self.plan.rows[**row].name)) == output;
-        let outputs = self.free.iter().filter(is_output).count();
-        (self.free.len() - outputs + outputs * blocks(&self.plan.rows).max(1)) as f64
     }
 
     fn allocation(&self, chosen: &[usize]) -> Allocation {
@@ -260,7 +260,7 @@ impl<'a> Allocator<'a> {
         let ftype = Ftype::ALL.iter().copied().find(|ftype| Some(*ftype as u32) == most);
         let ftype = ftype.filter(|ftype| is_quantized(ftype.default_type())).unwrap_or(Ftype::Q8_0);
         let error = (loss / self.free.len().max(1) as f64).sqrt();
-        Allocation { ftype, rules, error, loss: counted / self.counts().max(1.0) }
+        Allocation { ftype, rules, error, loss: counted / self.counts.max(f64::MIN_POSITIVE) }
     }
 }
 

@@ -4,9 +4,13 @@ use rayon::prelude::*;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::descent::Descent;
-use super::improve::{ROUNDS, STRIP, values};
+use super::improve::{STRIP, values};
 use super::refit::{Refit, Solver};
 use super::weighed::Feedback;
+
+/// How often codes are improved: more is slow, with the sums of a row made twice in each, and gains nothing on other
+/// text.
+const ROUNDS: usize = 1;
 
 /// Rows that share tables.
 #[derive(Clone, Debug, Default)]
@@ -120,15 +124,19 @@ impl Feedback<'_> {
         }
     }
 
+    /// The sums of each row of a strip for its codes.
+    fn rows(&self, strip: &Strip, count: usize) -> Vec<Refit<'_>> {
+        let rows = strip.weights.len() / self.metric.factor.columns();
+        let mut rows: Vec<_> = (0..rows).map(|_| Refit::new(self)).collect();
+        Refit::sum_up_all(&mut rows, &strip.weights, &strip.codes, count);
+        rows
+    }
+
     fn sum_up(&self, class: &Class, strip: &Strip) -> Sums {
-        let columns = self.metric.factor.columns();
         let count = class.luts.last().map_or(0, Vec::len);
         let empty = |lut: &Vec<u16>| (vec![0.0; lut.len() * lut.len()], vec![0.0; lut.len()]);
         let mut sums = Sums(class.luts.iter().map(empty).collect());
-        let mut refit = Refit::new(self);
-        let rows = strip.weights.chunks_exact(columns).zip(strip.codes.chunks_exact(columns));
-        for (at, (weights, codes)) in rows.enumerate() {
-            refit.sum_up(weights, codes, count);
+        for (at, refit) in self.rows(strip, count).iter_mut().enumerate() {
             let widths = sums.0.iter_mut().zip(&class.scales[strip.first + at]);
             for ((products, moments), &scale) in widths.rev() {
                 let (p, m) = refit.sums(moments.len());
@@ -146,10 +154,11 @@ impl Feedback<'_> {
         let columns = self.metric.factor.columns();
         let count = class.luts.last().map_or(0, Vec::len);
         let plain = values(&class.luts);
-        let (mut refit, mut descent) = (Refit::new(self), Descent::default());
-        let rows = strip.weights.chunks_exact(columns).zip(strip.codes.chunks_exact_mut(columns));
-        let fitted = rows.enumerate().map(|(at, (weights, codes))| {
-            let energy = refit.sum_up(weights, codes, count);
+        let mut descent = Descent::default();
+        let mut refits = self.rows(strip, count);
+        let rows = refits.iter_mut().zip(strip.codes.chunks_exact_mut(columns));
+        let fitted = rows.enumerate().map(|(at, (refit, codes))| {
+            let energy = refit.energy();
             let mut one = Class {
                 luts: class.luts.clone(),
                 scales: vec![class.scales[strip.first + at].clone()],
@@ -164,7 +173,7 @@ impl Feedback<'_> {
                 errors[b] = refit.error(energy, &one.tables(0)[b]);
             }
             if descend {
-                descent.row(self, &refit, &one.tables(0), codes);
+                descent.row(self, refit, &one.tables(0), codes);
             }
             (one.scales.swap_remove(0), errors, energy)
         });

@@ -8,7 +8,7 @@ use super::refit::Refit;
 use super::weighed::Feedback;
 
 /// How often codes are improved and tables are fitted to them, once errors were fed back.
-pub(super) const ROUNDS: usize = 4;
+const ROUNDS: usize = 4;
 /// Rows that a thread takes together: they share the reading of the triangle.
 pub const STRIP: usize = 8;
 

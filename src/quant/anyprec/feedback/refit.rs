@@ -27,8 +27,11 @@ pub struct Refit<'a> {
     products: Vec<f64>,
     /// `S^T H w`.
     moments: Vec<f64>,
-    /// The codes that `products` and `moments` are of.
+    /// The codes that `sums` are of, and those that `products` and `moments` are of.
+    codes: usize,
     count: usize,
+    /// `w^T H w`.
+    energy: f64,
     solver: Solver,
 }
 
@@ -40,7 +43,9 @@ impl<'a> Refit<'a> {
             outputs: Vec::new(),
             products: Vec::new(),
             moments: Vec::new(),
+            codes: 0,
             count: 0,
+            energy: 0.0,
             solver: Solver::default(),
         }
     }
@@ -68,48 +73,68 @@ impl<'a> Refit<'a> {
     }
 
     /// Fills the sums of `count` codes; `w^T H w`.
-    pub fn sum_up(&mut self, weights: &[f64], codes: &[u8], count: usize) -> f64 {
-        self.count = count;
+    fn sum_up(&mut self, weights: &[f64], codes: &[u8], count: usize) -> f64 {
+        Refit::sum_up_all(std::slice::from_mut(self), weights, codes, count);
+        self.energy
+    }
+
+    /// Fills the sums of `count` codes of several rows, which share the reading of `H`.
+    pub fn sum_up_all(rows: &mut [Refit<'_>], weights: &[f64], codes: &[u8], count: usize) {
+        let Some(metric) = rows.first().map(|row| row.feedback.metric) else {
+            return;
+        };
+        let columns = metric.factor.columns();
+        let panels = metric.hessian.chunks_exact(columns * COLUMNS);
+        rows.iter_mut().for_each(|row| row.begin(panels.len(), count));
+        for (p, panel) in panels.enumerate() {
+            let each = rows.iter_mut().zip(weights.chunks_exact(columns)).zip(codes.chunks_exact(columns));
+            each.for_each(|((row, weights), codes)| row.add(p, panel, weights, codes));
+        }
+    }
+
+    /// Empties the sums of `count` codes.
+    fn begin(&mut self, panels: usize, count: usize) {
+        (self.count, self.codes, self.energy) = (count, count, 0.0);
         self.products.clear();
         self.products.resize(count * count, 0.0);
         self.moments.clear();
         self.moments.resize(count, 0.0);
-        let columns = weights.len();
-        let mut energy = 0.0;
-        let panels = self.feedback.metric.hessian.chunks_exact(columns * COLUMNS);
         self.sums.clear();
-        self.sums.resize(panels.len() * count, [0.0; COLUMNS]);
+        self.sums.resize(panels * count, [0.0; COLUMNS]);
         self.outputs.clear();
-        for ((p, panel), sums) in panels.enumerate().zip(self.sums.chunks_exact_mut(count)) {
-            let mut outputs = [0.0; COLUMNS];
-            let rows = panel.as_chunks::<COLUMNS>().0.iter();
-            for ((row, &code), &weight) in rows.zip(codes).zip(weights) {
-                let sums = &mut sums[usize::from(code)];
-                for ((sum, output), &h) in sums.iter_mut().zip(&mut outputs).zip(row) {
-                    *sum += h;
-                    *output += h * weight;
-                }
+    }
+
+    /// Adds panel number `p` of `H` to the sums, after those before it.
+    fn add(&mut self, p: usize, panel: &[f64], weights: &[f64], codes: &[u8]) {
+        let count = self.count;
+        let sums = &mut self.sums[p * count..][..count];
+        let mut outputs = [0.0; COLUMNS];
+        let rows = panel.as_chunks::<COLUMNS>().0.iter();
+        for ((row, &code), &weight) in rows.zip(codes).zip(weights) {
+            let sums = &mut sums[usize::from(code)];
+            for ((sum, output), &h) in sums.iter_mut().zip(&mut outputs).zip(row) {
+                *sum += h;
+                *output += h * weight;
             }
-            let start = p * COLUMNS;
-            let own = codes[start..].iter().zip(&weights[start..]).zip(outputs);
-            for (lane, ((&code, &weight), output)) in own.take(COLUMNS).enumerate() {
-                let code = usize::from(code);
-                energy += weight * output;
-                self.moments[code] += output;
-                let products = &mut self.products[code * count..][..count];
-                for (product, sums) in products.iter_mut().zip(&*sums) {
-                    *product += sums[lane];
-                }
-            }
-            self.outputs.push(outputs);
         }
-        energy
+        let start = p * COLUMNS;
+        let own = codes[start..].iter().zip(&weights[start..]).zip(outputs);
+        for (lane, ((&code, &weight), output)) in own.take(COLUMNS).enumerate() {
+            let code = usize::from(code);
+            self.energy += weight * output;
+            self.moments[code] += output;
+            let products = &mut self.products[code * count..][..count];
+            for (product, sums) in products.iter_mut().zip(&*sums) {
+                *product += sums[lane];
+            }
+        }
+        self.outputs.push(outputs);
     }
 
     /// `(Q - W) H` of the row that was fitted last, with the codes that it had and a table of one of its widths; in
     /// panels.
     pub fn slope(&self, table: &[f64], slope: &mut Vec<[f64; COLUMNS]>) {
-        let count = self.sums.len() / self.outputs.len().max(1);
+        let count = self.codes;
         // Codes that share a beginning, and so a centroid.
         let mates = (count / table.len()).max(1);
         slope.clear();
@@ -135,9 +160,11 @@ impl<'a> Refit<'a> {
     /// The factor of a table with the least error, for as many codes as there are sums of; `None` where all are alike.
     pub fn factor(&self, table: &[f64]) -> Option<f64> {
         let rows = self.products.chunks_exact(table.len());
-        let (square, moment) = table.iter().zip(rows).zip(&self.moments).fold((0.0, 0.0), |sum, ((t, row), moment)| {
-            (sum.0 + t * dot(row, table), sum.1 + t * moment)
-        });
+        let (square, moment) = table
+            .iter()
+            .zip(rows)
+            .zip(&self.moments)
+            .fold((0.0, 0.0), |sum, ((t, row), moment)| (sum.0 + t * dot(row, table), sum.1 + t * moment));
         (square > 0.0).then_some(moment / square).filter(|f| f.is_finite())
     }
 
@@ -163,6 +190,11 @@ impl<'a> Refit<'a> {
                 self.products[i * half + j] = four[0] + four[1];
             }
         }
+    }
+
+    /// `w^T H w`.
+    pub fn energy(&self) -> f64 {
+        self.energy
     }
 
     /// The error at the outputs with this table, for as many codes as there are sums of.

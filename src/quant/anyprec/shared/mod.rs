@@ -29,7 +29,7 @@ use super::work::{Clustered, Work};
 use search::Grids;
 
 /// How often tables and the choices of rows are made in turns.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 /// How a matrix is gone through: its rows, with what their errors are weighed with.
 struct Rows<'a> {

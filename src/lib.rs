@@ -64,6 +64,7 @@ pub mod quant;
 pub mod sample;
 pub mod step;
 pub mod tokenizer;
+pub mod tune;
 
 mod cancel;
 mod error;

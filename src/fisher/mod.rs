@@ -9,15 +9,17 @@
 //! order given. Neither threads nor the instruction set change a bit.
 
 mod loss;
+mod pass;
 pub mod sample;
 
 use trine_formats::gguf::{ModelFile, PackingOptions};
 
-use crate::exec::gradient::{Gradient, Gradients, Real};
+use crate::exec::gradient::Gradients;
 use crate::kernels::Isa;
 use crate::model::{Config, LoadOptions, ModelError, Weights};
 
 pub use crate::exec::gradient::Target;
+pub(crate) use pass::Pass;
 
 /// Why a sequence gives no gradient.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -120,35 +122,6 @@ impl Fisher {
         let finite = |sums: &Vec<f32>| sums.iter().all(|s| s.is_finite());
         let at = self.gradients.sums.iter().position(|s| !finite(s))?;
         self.targets().get(at)
-    }
-}
-
-/// The gradients of a model in some precision, and the sequences that it takes.
-struct Pass<T> {
-    gradient: Gradient<T>,
-    n_vocab: usize,
-    /// Tokens of the longest sequence.
-    most: usize,
-}
-
-impl<T: Real> Pass<T> {
-    fn of(model: &Weights) -> Result<Pass<T>, ModelError> {
-        let most = model.most_positions().into_iter().chain(model.most_chosen()).min();
-        Ok(Pass { gradient: model.gradient()?, n_vocab: model.n_vocab(), most: most.unwrap_or(usize::MAX) })
-    }
-
-    fn add(&self, tokens: &[u32], gradients: &mut Gradients<T>) -> Result<f64, SequenceError> {
-        let (n_vocab, most) = (self.n_vocab, self.most);
-        match tokens.len() {
-            short @ (0 | 1) => return Err(SequenceError::Short(short)),
-            tokens if tokens > most => return Err(SequenceError::Long { tokens, most }),
-            _ => {}
-        }
-        let mut ids = tokens.iter().enumerate();
-        if let Some((index, &id)) = ids.find(|(_, id)| **id as usize >= n_vocab) {
-            return Err(SequenceError::UnknownToken { id, index, n_vocab });
-        }
-        loss::add(&self.gradient, tokens, gradients).map_err(SequenceError::NonFinite)
     }
 }
 

@@ -6,6 +6,7 @@ use trine_formats::gguf::{ModelFile, PackingOptions, Value};
 use trine_formats::types::TypeId;
 
 use super::*;
+use crate::exec::gradient::Real;
 use crate::kernels::testing::isas;
 use crate::math::{exp, log};
 use crate::model::toy::{self, Extras, VOCAB, toy};
@@ -80,6 +81,37 @@ fn gradients_are_the_differences_of_the_loss() {
                     sums[at]
                 );
             }
+        }
+    }
+}
+
+/// The divergence from a model whose weights are a tenth smaller, against its differences; of a model from itself it is
+/// nothing.
+#[test]
+fn gradients_of_divergences_are_their_differences() {
+    let file = toy("llama", Extras { biases: true, output: true, ..Extras::default() });
+    let (mut ours, mut reference) = (pass::<f64>(&file), pass::<f64>(&file));
+    assert!(ours.divergence(&reference, &TOKENS).expect("a divergence").abs() < 1e-14);
+    for index in 0..reference.gradient.targets().len() {
+        weights(&mut reference, index).iter_mut().for_each(|w| *w *= 0.9);
+    }
+    let mut gradients = ours.gradient.zeros(|sum, g| sum + g);
+    let found = ours.diverge(&reference, &TOKENS, &mut gradients).expect("a divergence");
+    assert_eq!(found, ours.divergence(&reference, &TOKENS).expect("a divergence"));
+    assert!(found > 1e-4, "{found}");
+    for (index, sums) in gradients.sums.iter().enumerate() {
+        let largest = sums.iter().fold(0f64, |m, g| m.max(g.abs()));
+        for at in (0..sums.len()).step_by(sums.len() / 5) {
+            let kept = weights(&mut ours, index)[at];
+            let mut moved = |step: f64| {
+                weights(&mut ours, index)[at] = kept + step;
+                ours.divergence(&reference, &TOKENS).expect("a divergence")
+            };
+            let h = 1e-3;
+            let slope = (8.0 * (moved(h) - moved(-h)) - (moved(2.0 * h) - moved(-2.0 * h))) / (12.0 * h);
+            moved(0.0);
+            let error = (slope - sums[at]).abs();
+            assert!(error <= 1e-6 * sums[at].abs() + 1e-8 * largest, "{index} {at}: {} {slope}", sums[at]);
         }
     }
 }

@@ -201,8 +201,11 @@ impl Matrix {
         }
     }
 
-    /// Decodes row `i`; `false` when the matrix is packed, in planes or widely linear.
+    /// Decodes row `i`, of an any-precision matrix at its widest; `false` when the matrix is packed or widely linear.
     pub fn decode_row(&self, i: usize, out: &mut [f32]) -> bool {
+        if let Weights::Planes(planes) = &self.weights {
+            return planes.decode_row(i, out);
+        }
         let Weights::Rows { kernel, .. } = &self.weights else {
             return false;
         };

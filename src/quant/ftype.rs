@@ -151,6 +151,8 @@ pub enum Target {
     Dense(TypeId),
     /// Rotate matrices, or rotate them back.
     Turned(Rotation),
+    /// Give tensors the data of [`Recipe::replacement`](super::Recipe::replacement).
+    Replaced,
 }
 
 /// The name of the target with widely linear matrices.
@@ -204,6 +206,7 @@ impl Target {
                 format!("rotated in blocks of {block}")
             }
             Target::Turned(Rotation { turn: Turn::Unrotate, .. }) => "rotated back".to_owned(),
+            Target::Replaced => "tuned".to_owned(),
         }
     }
 

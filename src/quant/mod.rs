@@ -3,7 +3,7 @@
 //! [`Plan`] decides from headers alone what becomes of each tensor; [`run`] carries a plan out. Each tensor is planned
 //! and made by a method: rounding row by row (also by [half-quadratic quantization](Encoder)), [moves of ternary
 //! weights](lossless), [error feedback](gptq), [codebooks](anyprec), [widely linear matrices](widely),
-//! [rotations](rotate). A method is a folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
+//! [rotations](rotate), [data that is given](Replacement). A method is a folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
 //! [`Problem`] instead.
 
 pub mod allocate;
@@ -29,6 +29,7 @@ mod plan;
 mod planner;
 mod problem;
 mod recipe;
+mod replace;
 pub mod rotate;
 mod round;
 mod row;
@@ -52,6 +53,7 @@ pub use overrides::{KvOverride, KvValue, RecipeError};
 pub use plan::{Fault, Plan};
 pub use problem::{Problem, Refusal};
 pub use recipe::{Fallback, Recipe, TensorRule, parse_layers, parse_type};
+pub use replace::Replacement;
 pub use round::Rounding;
 pub use row::{OutShard, Reason, Row, Source};
 pub use run::{Report, quantize, run};

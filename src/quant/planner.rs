@@ -11,6 +11,7 @@ use super::lossless::Moves;
 use super::plan::{Asked, Draft, Method, Plan};
 use super::problem::Refusal;
 use super::recipe::Recipe;
+use super::replace::Replacing;
 use super::rotate::Rotating;
 use super::round::Rounding;
 use super::row::{StoredTensor, sources};
@@ -27,6 +28,7 @@ fn methods(recipe: &Recipe) -> Vec<Box<dyn Method>> {
         Target::Dense(ty) => vec![Box::new(Copying), Box::new(Widely::dense(ty))],
         Target::Copy => vec![rounding()],
         Target::Turned(rotation) => vec![rounding(), Box::new(Rotating::new(rotation))],
+        Target::Replaced => vec![Box::new(Copying), Box::new(Replacing::new(&recipe.replacement))],
         Target::Ftype(_) | Target::Packed(_) => {
             let mut all: Vec<Box<dyn Method>> = vec![rounding(), Box::new(Moves::new(&recipe.input_packing))];
             all.extend(recipe.gptq.iter().map(|gptq| Box::new(Feedback::new(gptq)) as Box<dyn Method>));

@@ -1,5 +1,7 @@
 //! The request: what to quantize to, and every exception to it.
 
+use std::sync::Arc;
+
 use regex::Regex;
 use trine_formats::gguf::{PackingOptions, Program};
 use trine_formats::types::{REGISTRY, TypeId};
@@ -11,6 +13,7 @@ use super::gptq::Gptq;
 use super::imatrix::Importance;
 use super::mixture::of_smaller_blocks;
 use super::overrides::{KvOverride, RecipeError, bad};
+use super::replace::Replacement;
 use super::row::Reason;
 use super::widely;
 
@@ -56,6 +59,8 @@ pub struct Recipe {
     pub anyprec: anyprec::Options,
     /// Options of widely linear matrices.
     pub widely: widely::Options,
+    /// Data that tensors get, for [`Target::Replaced`].
+    pub replacement: Arc<Replacement>,
 }
 
 impl Recipe {
@@ -81,6 +86,7 @@ impl Recipe {
             reader: Some(Program::LlamaCpp),
             anyprec: anyprec::Options::default(),
             widely: widely::Options::default(),
+            replacement: Arc::default(),
         }
     }
 }

@@ -70,6 +70,7 @@ pub const HOUSE: House = House {
         &[("open",      &["src/open"]),                     // a path to a model
           ("generate",  &["src/generate"])],                // the loop from prompt to text
         &[("handle",    &["src/handle"])],                  // weights, tokenizer and file of one model
+        &[("tune",      &["src/tune"])],                    // scales of quantized files by gradient
         &[("quant",     &["src/quant"]),                    // these four work on files and texts
           ("convert",   &["src/convert"]),
           ("fisher",    &["src/fisher"]),
@@ -96,7 +97,7 @@ pub const HOUSE: House = House {
           ("isolate",   &["src/isolate"])],                 // work on data that nobody has to trust
     ],
     front_doors: &[
-        ("model", &["quant", "convert", "fisher", "eval", "handle", "open", "generate", "front", "tools"]),
+        ("model", &["quant", "convert", "fisher", "eval", "tune", "handle", "open", "generate", "front", "tools"]),
         ("step",  &["eval", "handle", "generate", "front", "tools"]),
     ],
     private: &[("src/kernels/arch", "src/kernels")],

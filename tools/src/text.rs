@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
 use trine_formats::limited::{open_regular, read_up_to};
 
 use crate::inputs;
@@ -146,6 +147,13 @@ pub fn unescape(text: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// SHA-256 of some bytes, in hexadecimal.
+pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    parts.into_iter().for_each(|p| hash.update(p));
+    hex(&hash.finalize())
 }
 
 /// Bytes in hexadecimal, as hashes are written.

@@ -105,16 +105,36 @@ impl<'g, T: Real> Tape<'g, T> {
         weights.into_iter().for_each(Collector::finish);
     }
 
-    /// Makes the logits of some rows, which `score` turns into the gradient of the loss at them; the gradient at the
-    /// residual stream's rows.
-    pub fn head(&self, rows: Range<usize>, score: impl FnOnce(&mut [T])) -> Vec<T> {
+    /// The pass over some rows of the residual stream to their logits.
+    fn behind(&self, rows: Range<usize>) -> Tape<'g, T> {
         let steps = &self.gradient.steps;
         let stream = self.rows(steps.stream);
         let width = stream.len() / self.tokens.len();
         let mut head = Tape::new(self.gradient, &[]);
         head.values[steps.taken.0] = Held::Rows(stream[rows.start * width..rows.end * width].to_vec());
         head.run(steps.behind());
-        if let Held::Rows(mut logits) = std::mem::take(&mut head.values[steps.logits.0]) {
+        head
+    }
+
+    /// The logits, which are no longer there.
+    fn take_logits(&mut self) -> Option<Vec<T>> {
+        match std::mem::take(&mut self.values[self.gradient.steps.logits.0]) {
+            Held::Rows(logits) => Some(logits),
+            _ => None,
+        }
+    }
+
+    /// The logits of some rows, `[rows][vocabulary]`.
+    pub fn logits(&self, rows: Range<usize>) -> Vec<T> {
+        self.behind(rows).take_logits().unwrap_or_default()
+    }
+
+    /// Makes the logits of some rows, which `score` turns into the gradient of the loss at them; the gradient at the
+    /// residual stream's rows.
+    pub fn head(&self, rows: Range<usize>, score: impl FnOnce(&mut [T])) -> Vec<T> {
+        let steps = &self.gradient.steps;
+        let mut head = self.behind(rows);
+        if let Some(mut logits) = head.take_logits() {
             score(&mut logits);
             head.slopes[steps.logits.0] = Some(logits);
         }

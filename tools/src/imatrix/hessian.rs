@@ -16,12 +16,12 @@ use trine_formats::hessian::{Expert, Hessians, Input, Origin, write_sums};
 
 use super::args::Args;
 use super::collect::after_chunks;
-use super::fisher::file::sha256;
 use crate::load::{ModelArgs, load, peak_memory};
 use crate::memory;
 use crate::outfile::OutFile;
 use crate::progress::{Steps, human_bytes};
 use crate::provenance::Provenance;
+use crate::text::sha256;
 use crate::{interrupt, shown, signals, text};
 
 /// Adds up the products of what goes into the matrices; `false` when the user stopped it.

@@ -10,6 +10,7 @@ use trine_formats::gguf::ShapeTiles;
 use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
 
 use super::size_args::{self, SizeArgs};
+use super::tune_args::TuneArgs;
 use crate::anyprec::AnyPrecArgs;
 use crate::goal::{self, long_help};
 use crate::gptq::GptqArgs;
@@ -38,7 +39,7 @@ use crate::widely::WidelyArgs;
 #[derive(Parser)]
 #[command(name = "rquantize", version, after_help = SHORT_HELP, after_long_help = long_help())]
 #[command(
-    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --target-size SIZE IN.gguf OUT.gguf [THREADS]\n       rquantize --target-kld X --kld-text FILE IN.gguf OUT.gguf [THREADS]\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
+    override_usage = "rquantize [OPTIONS] IN.gguf OUT.gguf TYPE [THREADS]\n       rquantize [OPTIONS] --dry-run IN.gguf TYPE\n       rquantize --target-size SIZE IN.gguf OUT.gguf [THREADS]\n       rquantize --target-kld X --kld-text FILE IN.gguf OUT.gguf [THREADS]\n       rquantize --width N IN.gguf OUT.gguf\n       rquantize --rotate BLOCK[:signs] IN.gguf OUT.gguf [TYPE [THREADS]]\n       rquantize --tune TEXT --reference F16.gguf IN.gguf OUT.gguf [THREADS]\n       rquantize --split-max-size N(M|G) IN.gguf OUTPREFIX\n       rquantize --merge FIRST-00001-of-0000N.gguf OUT.gguf"
 )]
 pub struct Args {
     /// The model; of a split one any shard
@@ -182,6 +183,10 @@ pub struct Args {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub rotation: RotateArgs,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub tune: TuneArgs,
 }
 
 /// The option that rotations know too.

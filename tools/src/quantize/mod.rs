@@ -10,6 +10,8 @@ mod rotate;
 mod show;
 mod size;
 pub mod size_args;
+mod tune;
+pub mod tune_args;
 mod widely;
 
 use std::io::{BufWriter, Write};
@@ -129,6 +131,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if let Some(turn) = args.rotation.given() {
         return rotate::run(args, turn);
+    }
+    if let Some(given) = args.tune.given() {
+        return tune::run(args, given);
     }
     let job = Positionals::new(args)?;
     check_options(args, job.target)?;

@@ -38,6 +38,7 @@ mod rquantize_ik;
 mod rquantize_rotate;
 mod rquantize_size;
 mod rquantize_split;
+mod rquantize_tune;
 mod rtokenize;
 #[cfg(unix)]
 mod screens;

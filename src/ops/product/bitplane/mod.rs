@@ -104,6 +104,17 @@ impl BitplaneMatrix {
         })
     }
 
+    /// Decodes row `i` at the widest width; `false` when codes are packed.
+    pub fn decode_row(&self, i: usize, out: &mut [f32]) -> bool {
+        match self.widest().filter(|_| !self.is_packed()) {
+            Some(view) => {
+                out.copy_from_slice(&view.row(i));
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Bytes of the codes and tables of the widest width, and of the sparse weights.
     pub fn bytes(&self) -> usize {
         let Some(view) = self.widest() else {

@@ -6,13 +6,11 @@ use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use sha2::{Digest, Sha256};
 use trine::fisher::{Fisher, Target};
 use trine_formats::limited::open_regular;
 use trine_formats::safetensors::{self, Dtype, NewTensor};
 
 use crate::outfile::OutFile;
-use crate::text::hex;
 
 /// The value of `kind`.
 const KIND: &str = "squared-gradients";
@@ -65,13 +63,6 @@ impl Origin {
             ("loss_sum_f64", format!("{:016x}", state.loss.to_bits())),
         ]
     }
-}
-
-/// SHA-256 of some bytes, in hexadecimal.
-pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
-    let mut hash = Sha256::new();
-    parts.into_iter().for_each(|p| hash.update(p));
-    hex(&hash.finalize())
 }
 
 /// Writes the whole file, or nothing.

@@ -23,7 +23,7 @@ pub struct Sample {
 /// A text that cannot be read or is too short.
 pub fn sample(args: &Args, path: &Path, tokenizer: &Tokenizer) -> Result<Sample> {
     let bytes = text::read_file(path)?;
-    let sha256 = super::file::sha256([&bytes[..]]);
+    let sha256 = text::sha256([&bytes[..]]);
     let from = format!("'{}'", path.display());
     let text = text::utf8(bytes, &from)?;
     let (count, seq_len, seed) = (args.samples, args.seq_len, args.seed);

@@ -20,36 +20,7 @@ use crate::model::{Config, LoadOptions, ModelError, Weights};
 
 pub use crate::exec::gradient::Target;
 pub(crate) use pass::Pass;
-
-/// Why a sequence gives no gradient.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SequenceError {
-    /// A sequence without a token to predict.
-    #[error("a sequence of {0} tokens predicts nothing; it needs at least 2")]
-    Short(usize),
-    /// More tokens than the model has positions, or than its indexer chooses from.
-    #[error("a sequence of {tokens} tokens is too long: the model's end at {most}")]
-    Long {
-        /// Its tokens.
-        tokens: usize,
-        /// Tokens of the longest sequence.
-        most: usize,
-    },
-    /// A token that the model does not have.
-    #[error("token {id} at index {index} is outside the vocabulary of {n_vocab}")]
-    UnknownToken {
-        /// The token.
-        id: u32,
-        /// Index of the token in the sequence.
-        index: usize,
-        /// Size of the vocabulary.
-        n_vocab: usize,
-    },
-    /// The loss is infinite or no number.
-    #[error("the loss is {0}: the model's weights are damaged or overflow")]
-    NonFinite(f64),
-}
+pub use pass::SequenceError;
 
 /// About the bytes that the gradients of sequences of `seq_len` tokens take: weights, sums, and what is kept of one
 /// sequence.

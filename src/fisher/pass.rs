@@ -1,8 +1,38 @@
 //! The gradients of a model, and which sequences it takes.
 
-use super::{SequenceError, loss};
+use super::loss;
 use crate::exec::gradient::{Gradient, Gradients, Real};
 use crate::model::{ModelError, Weights};
+
+/// Why a sequence gives no gradient.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SequenceError {
+    /// A sequence without a token to predict.
+    #[error("a sequence of {0} tokens predicts nothing; it needs at least 2")]
+    Short(usize),
+    /// More tokens than the model has positions, or than its indexer chooses from.
+    #[error("a sequence of {tokens} tokens is too long: the model's end at {most}")]
+    Long {
+        /// Its tokens.
+        tokens: usize,
+        /// Tokens of the longest sequence.
+        most: usize,
+    },
+    /// A token that the model does not have.
+    #[error("token {id} at index {index} is outside the vocabulary of {n_vocab}")]
+    UnknownToken {
+        /// The token.
+        id: u32,
+        /// Index of the token in the sequence.
+        index: usize,
+        /// Size of the vocabulary.
+        n_vocab: usize,
+    },
+    /// The loss is infinite or no number.
+    #[error("the loss is {0}: the model's weights are damaged or overflow")]
+    NonFinite(f64),
+}
 
 /// The gradients of a model in some precision, and the sequences that it takes.
 pub(crate) struct Pass<T> {

@@ -7,6 +7,8 @@
 use std::ops::{Add, Mul};
 
 use crate::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::dense::tile as wide;
 use crate::proof::compiled_for_avx2;
 
 /// Rows of a tile.
@@ -21,15 +23,6 @@ pub type Tile<T> = [[T; COLUMNS]; ROWS];
 /// [`COLUMNS`] elements; the shorter decides.
 pub fn tile(isa: Isa, a: &[f32], b: &[f32]) -> Tile<f32> {
     compiled_for_avx2!(isa, wide(a: &[f32], b: &[f32]) -> Tile<f32>, portable)
-}
-
-/// [`tile`] in 256-bit registers: 8 of them hold the sums.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn wide(a: &[f32], b: &[f32]) -> Tile<f32> {
-    let mut out = Tile::default();
-    rows::<f32, ROWS>(a, b, 0, &mut out);
-    out
 }
 
 /// [`tile`] in `f64`.

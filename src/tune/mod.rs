@@ -2,8 +2,8 @@
 //! nearer to those of its original; the codes stay, and the file keeps its types.
 //!
 //! The loss is the mean Kullback-Leibler divergence from the original over sequences of a text. Every weight of a block
-//! is a sum of the block's floats with factors that the codes decide ([`floats`]), so that a float's gradient is the
-//! sum of those of its weights times these factors. The gradients are those of [`crate::fisher`]'s pass, at the weights
+//! is linear in the block's scales and minima, with factors that the codes decide, so that the gradient of a scale is
+//! the sum of those of its weights times these factors. The gradients are those of [`crate::fisher`]'s pass, at the weights
 //! that the file would decode to. One sequence is one step of Adam on the relative changes of all floats, with a rate
 //! that falls to zero. A part of the text is held out: the scales that are best there are kept, and where none are
 //! better than the file's own there is no result.
@@ -11,8 +11,8 @@
 //! Only the text, its order and the options decide the bytes: neither threads nor the instruction set do.
 
 mod error;
-mod floats;
 mod moving;
+mod numbers;
 mod scales;
 mod tables;
 

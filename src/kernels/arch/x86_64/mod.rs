@@ -12,6 +12,7 @@ mod ahead;
 pub(crate) mod bitplane;
 mod chain;
 mod codes;
+pub(crate) mod dense;
 mod eighths;
 pub(crate) mod elements;
 mod encode;

@@ -62,7 +62,7 @@ fn scales_come_nearer_to_the_original_and_codes_stay() {
 
 #[test]
 fn neither_threads_nor_instruction_sets_change_a_byte() {
-    let dir = folder("Q4_1");
+    let dir = folder("Q4_0");
     let dir = dir.path();
     let made = |words: &str, isa: &str| {
         let mut command = command(env!("CARGO_BIN_EXE_rquantize"));
@@ -86,7 +86,7 @@ fn what_cannot_be_tuned_is_refused_in_one_line() {
         (format!("{TUNE} in.gguf out.gguf 2 3"), "--tune takes IN.gguf OUT.gguf [THREADS]: the file keeps its types"),
         (format!("{TUNE} --pure in.gguf out.gguf"), "--pure has no meaning beside --tune"),
         (format!("{TUNE} --dry-run in.gguf out.gguf"), "--dry-run has no meaning beside --tune"),
-        (format!("{TUNE} in.gguf f16.gguf"), "also an input"),
+        (format!("{TUNE} in.gguf f16.gguf"), "it is also the input"),
     ] {
         let error = only_error("rquantize", rquantize(dir, &words));
         assert!(error.contains(says), "{words}: {error}");

@@ -210,10 +210,10 @@ fn shapes_of_operations_are_checked() {
         Heads { queries: 8, ..heads },
         Heads { value_size: 8, ..heads },
     ] {
-        assert!(r.attend([x; 3], wrong, 1.0, None).is_err(), "{wrong:?}");
+        assert!(r.attend([x; 3], wrong, 1.0, None, &Rules::default()).is_err(), "{wrong:?}");
     }
-    assert!(r.attend([x; 3], heads, 1.0, Some((0, false))).is_err());
+    assert!(r.attend([x; 3], heads, 1.0, Some((0, false)), &Rules::default()).is_err());
     let odd = Heads { queries: 1, keys: 1, key_size: 64, value_size: 64 };
-    assert!(r.attend([x; 3], odd, 1.0, None).is_ok());
+    assert!(r.attend([x; 3], odd, 1.0, None, &Rules::default()).is_ok());
     assert!(r.finish(x).is_err(), "no logits");
 }

@@ -248,7 +248,7 @@ fn damaged_keys_are_named() {
     let u32s = |values: &[u32]| Value::Array(Array::U32(values.to_vec()));
     let names = |names: &[&str]| Value::Array(Array::Str(names.iter().collect::<StrArray>()));
     let cases = [
-        ("anyprec.version", Value::U32(2), "is 2, and only version 1"),
+        ("anyprec.version", Value::U32(3), "is 3, and only versions 1 and 2"),
         ("anyprec.version", Value::str("1"), "is of type str"),
         ("anyprec.bit_order", Value::str("msb0"), "is 'msb0'"),
         ("anyprec.seed_bits", Value::U32(0), "0 is no width"),

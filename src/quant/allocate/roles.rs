@@ -9,7 +9,7 @@ use crate::quant::category::Category;
 
 /// How often the output counts for each block: its products are the logits themselves, and where it is the embeddings
 /// too, all blocks read them.
-pub const OUTPUT: f64 = 3.0;
+pub const OUTPUT: f64 = 4.5;
 
 /// How often the error of a tensor of a block counts.
 pub fn count(role: Category) -> f64 {

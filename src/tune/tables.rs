@@ -78,3 +78,47 @@ impl Movable for Tables {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trine_formats::anyprec::{SparseView, pack_row};
+    use trine_formats::gguf::Blob;
+
+    use super::*;
+
+    /// A row of codes 0, 1, 2, 3, 0, 1 .. at two bits, the weight in column 4 stored as it is.
+    #[test]
+    fn values_go_against_the_gradients_of_their_own_weights() {
+        let codes: Vec<u8> = (0..64).map(|i| i % 4).collect();
+        let mut planes = vec![vec![0u8; 8]; 2];
+        let mut parts: Vec<&mut [u8]> = planes.iter_mut().map(|plane| &mut plane[..]).collect();
+        pack_row(&codes, &mut parts);
+        let halves = |values: &[f32]| {
+            let mut bytes = vec![0u8; 2 * values.len()];
+            values.iter().enumerate().for_each(|(i, &v)| put_f16(&mut bytes, 2 * i, v));
+            Blob::from_vec(bytes)
+        };
+        let ints = |values: &[i32]| Blob::from_vec(values.iter().flat_map(|v| v.to_le_bytes()).collect());
+        let sparse = SparseView { ptr: ints(&[0, 1]), col: ints(&[4]), val: halves(&[9.0]) };
+        let (planes, lut) = (planes.into_iter().map(Blob::from_vec).collect(), halves(&[-2.0, 0.0, 2.0, 4.0]));
+        let view = ApView { width: 2, columns: 64, rows: 1, groups: 1, planes, lut, sparse: Some(sparse) };
+        let mut tables = Tables::new(view);
+        let mut weights = vec![0f32; 64];
+        tables.decode(&mut weights);
+        assert_eq!(weights[..6], [-2.0, 0.0, 2.0, 4.0, 9.0, 0.0]);
+        // The stored weight pulls alone at the first value; the others of code 1 pull down and those of code 3 up.
+        let gradient = |(i, &code): (usize, &u8)| match (i, code) {
+            (4, _) => 5.0,
+            (_, 1) => 1.0,
+            (_, 3) => -1.0,
+            _ => 0.0,
+        };
+        let gradients: Vec<f32> = codes.iter().enumerate().map(gradient).collect();
+        tables.advance(&gradients, Step::new(0, 0.1), &mut weights);
+        // A tenth of the root of the mean square of the table.
+        let step = 0.1 * 6f32.sqrt();
+        for (got, want) in weights[..6].iter().zip([-2.0, -step, 2.0, 4.0 + step, 9.0, -step]) {
+            assert!((got - want).abs() < 2e-3, "{got} {want}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Codes, factors and shared tables of rows of one class, in turns.
 
 use rayon::prelude::*;
+use trine_formats::anyprec::scaled;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::descent::Descent;
@@ -27,6 +28,15 @@ pub struct Class {
     pub errors: Vec<Vec<f64>>,
     /// The same of weights of zero.
     pub energies: Vec<f64>,
+}
+
+impl Class {
+    /// The tables of a row, by its number in the class, as a run has them.
+    pub fn tables(&self, at: usize) -> Vec<Vec<f64>> {
+        let widths = self.luts.iter().zip(&self.scales[at]);
+        let value = |scale: u16| move |&c: &u16| f64::from(f16_to_f32(scaled(scale, c)));
+        widths.map(|(lut, &scale)| lut.iter().map(value(scale)).collect()).collect()
+    }
 }
 
 /// Rows of a class that are gone through together.

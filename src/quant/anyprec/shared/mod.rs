@@ -13,47 +13,24 @@
 //! tenth off the error.
 
 mod pool;
+mod rows;
 mod search;
 mod shape;
 #[cfg(test)]
 mod tests;
 
 use rayon::prelude::*;
-use trine_formats::anyprec::scaled;
-use trine_formats::types::num::{f16_to_f32, f32_to_f16};
+use trine_formats::types::num::f32_to_f16;
 
 use super::cluster::{ClusterError, check};
 use super::feedback::{Choice, Class, Feedback, shares};
 use super::opened::RowWeights;
 use super::work::{Clustered, Work};
+use rows::{Rows, Taken};
 use search::Grids;
 
 /// How often tables and the choices of rows are made in turns.
 const ROUNDS: usize = 2;
-
-/// How a matrix is gone through: its rows, with what their errors are weighed with.
-struct Rows<'a> {
-    columns: usize,
-    weights: &'a [f32],
-    sensitivities: RowWeights<'a>,
-}
-
-impl Rows<'_> {
-    fn count(&self) -> usize {
-        self.weights.len() / self.columns.max(1)
-    }
-
-    fn row(&self, i: usize) -> &[f32] {
-        &self.weights[i * self.columns..(i + 1) * self.columns]
-    }
-}
-
-/// The choice of a row: a class, and a factor for each width.
-#[derive(Clone, Default, Debug)]
-struct Taken {
-    class: usize,
-    scales: Vec<f64>,
-}
 
 impl Work<'_> {
     /// Clusters a whole matrix with as many shared tables as `tables`.
@@ -175,14 +152,5 @@ impl Work<'_> {
             out.energy += members.energies[at];
         }
         out
-    }
-}
-
-impl Class {
-    /// The tables of a row, by its number in the class, as a run has them.
-    pub fn tables(&self, at: usize) -> Vec<Vec<f64>> {
-        let widths = self.luts.iter().zip(&self.scales[at]);
-        let value = |scale: u16| move |&c: &u16| f64::from(f16_to_f32(scaled(scale, c)));
-        widths.map(|(lut, &scale)| lut.iter().map(value(scale)).collect()).collect()
     }
 }

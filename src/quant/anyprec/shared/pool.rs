@@ -1,6 +1,6 @@
 //! One table for many rows: their weights, divided by the rows' factors, clustered together.
 
-use super::{Rows, Taken};
+use super::rows::{Rows, Taken};
 use crate::quant::anyprec::cluster::{Clusterer, Method, Nesting};
 
 /// Points that are clustered; neighbouring weights are joined until there are no more.

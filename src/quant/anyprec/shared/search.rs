@@ -1,6 +1,6 @@
 //! The class and the factors of a row.
 
-use super::{Rows, Taken};
+use super::rows::{Rows, Taken};
 
 /// Places at which the distance to the nearest centroid is known.
 const PLACES: usize = 4096;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::Rows;
+use super::rows::Rows;
 use crate::quant::anyprec::cluster::{Clusterer, Method, Nesting};
 
 /// Bits of the clusters that say what the shape of a row is.

@@ -7,6 +7,7 @@ use crate::quant::anyprec::feedback::Metric;
 use crate::quant::anyprec::work::Kept;
 use crate::quant::gptq::tests::{Generator, sums};
 use trine_formats::anyprec::{expand, unpack_row, words};
+use trine_formats::types::num::f16_to_f32;
 
 const NESTING: Nesting = Nesting { seed_bits: 3, parent_bits: 5 };
 const BITS: [u8; 3] = [3, 4, 5];

@@ -12,10 +12,10 @@ use crate::model::ModelError;
 pub enum TuneError {
     /// The file to tune cannot be run, or has no gradients.
     #[error(transparent)]
-    Model(ModelError),
+    Model(Box<ModelError>),
     /// The reference cannot be run.
     #[error("the reference: {0}")]
-    Reference(ModelError),
+    Reference(Box<ModelError>),
     /// Both have tokens of their own.
     #[error("the reference has another vocabulary: tune with the model that the file was made of")]
     Vocabulary,

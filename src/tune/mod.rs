@@ -98,7 +98,7 @@ impl Matrix {
         let made = |tensor: String, floats: Box<dyn Movable>| Ok(Some(Matrix { target: number, tensor, floats }));
         if let Some(ap) = any_precision.filter(|ap| ap.tensor(name).is_some()) {
             let [width] = ap.widths() else { return Err(TuneError::Widths) };
-            let view = ap.view(file, name, *width).map_err(|e| TuneError::Model(e.into()))?;
+            let view = ap.view(file, name, *width).map_err(|e| TuneError::Model(Box::new(e.into())))?;
             return made(Part::Lut(*width).name(name), Box::new(Tables::new(view)));
         }
         let info = file.tensor_info(name);
@@ -137,8 +137,8 @@ impl Tuner {
             let model = Weights::load(file, &options)?;
             Ok((Pass::of(&model)?, model.n_vocab()))
         };
-        let (mut model, n_vocab) = load(file).map_err(TuneError::Model)?;
-        let any_precision = AnyPrec::read(file).map_err(|e| TuneError::Model(e.into()))?;
+        let (mut model, n_vocab) = load(file).map_err(|e| TuneError::Model(Box::new(e)))?;
+        let any_precision = AnyPrec::read(file).map_err(|e| TuneError::Model(Box::new(e.into())))?;
         let targets = model.gradient.targets().iter().enumerate();
         let each = targets.map(|target| Matrix::of(file, any_precision.as_ref(), target, isa));
         let matrices: Vec<Matrix> = each.filter_map(Result::transpose).collect::<Result<_, _>>()?;
@@ -154,7 +154,7 @@ impl Tuner {
             }
         }
         let (reference, theirs) = {
-            let (pass, theirs) = load(reference).map_err(TuneError::Reference)?;
+            let (pass, theirs) = load(reference).map_err(|e| TuneError::Reference(Box::new(e)))?;
             let tokens = |file: &ModelFile| -> Option<Value> { file.meta().get("tokenizer.ggml.tokens").cloned() };
             (pass, theirs == n_vocab && tokens(file) == tokens(reference))
         };
@@ -195,6 +195,7 @@ impl Tuner {
         tell(0, Some(before));
         let first = self.bytes();
         let mut best: Option<(f64, Vec<Vec<u8>>)> = None;
+        let mut least = f64::INFINITY;
         let mut gradients = self.model.gradient.zeros(|sum, g| sum + g);
         for (number, tokens) in text.train.iter().enumerate() {
             for sums in &mut gradients.sums {
@@ -214,15 +215,15 @@ impl Tuner {
             if due(number + 1) > due(number) {
                 let after = self.evaluate(text.held_out, &mut tell)?;
                 tell(0, Some(after));
-                if best.as_ref().is_none_or(|(least, _)| after < *least) {
+                if after < best.as_ref().map_or(before, |(least, _)| *least) {
                     best = Some((after, self.bytes()));
                 }
+                least = least.min(after);
             }
         }
-        let (after, bytes) = best.unwrap_or((f64::INFINITY, Vec::new()));
-        if !(after < before) {
-            return Err(TuneError::Worse { before, after });
-        }
+        let Some((after, bytes)) = best else {
+            return Err(TuneError::Worse { before, after: least });
+        };
         let floats = self.floats().0;
         let named = self.matrices.into_iter().map(|matrix| matrix.tensor).zip(bytes.into_iter().zip(first));
         let changed = named.filter(|(_, (new, old))| new != old);

@@ -55,7 +55,8 @@ impl Work<'_> {
         let halves = |values: &mut Vec<f64>| values.iter().map(|&v| f32_to_f16(v as f32)).collect::<Vec<u16>>();
         // Factors of one to two, so that tables are as large as weights.
         let largest = taken.iter().flat_map(|t| &t.scales).fold(0.0f64, |m, &s| m.max(s));
-        let unit = if largest > 0.0 { largest.log2().floor().exp2() } else { 1.0 };
+        // The power of two at or below it: its sign and exponent without the fraction.
+        let unit = if largest.is_normal() { f64::from_bits(largest.to_bits() & (0xFFF << 52)) } else { 1.0 };
         luts.iter_mut().flatten().flatten().for_each(|c| *c *= unit);
         let classes: Vec<Class> = luts
             .iter_mut()

@@ -80,7 +80,7 @@ fn cost(w: &[f32], q: &[f64]) -> f64 {
     let output = |w: &[f32], q: &[f64], x: &[f64]| -> f64 {
         w.iter().zip(q).zip(x).map(|((&w, q), x)| (q - f64::from(w)) * x).sum()
     };
-    rows.map(|(w, q)| x.chunks(COLUMNS).map(|x| output(w, q, x).powi(2)).sum::<f64>()).sum()
+    rows.map(|(w, q)| x.chunks(COLUMNS).map(|x| output(w, q, x)).map(|y| y * y).sum::<f64>()).sum()
 }
 
 #[test]

@@ -24,6 +24,9 @@ pub enum TuneError {
         "tensor {0} is not in the reference, or has another shape there: tune with the model that the file was made of"
     )]
     Shape(String),
+    /// A matrix that the reference alone has.
+    #[error("the reference has tensor {0}, which the file has not: tune with the model that the file was made of")]
+    More(String),
     /// A matrix of a type that cannot be tuned.
     #[error("tensor {tensor}: type {ty} has no scales that are floats, which is what tuning moves")]
     Type {

@@ -166,6 +166,9 @@ impl Tuner {
         if let Some(other) = other {
             return Err(TuneError::Shape(other.tensor.clone()));
         }
+        if let Some(more) = known.iter().find(|target| !model.gradient.targets().contains(target)) {
+            return Err(TuneError::More(more.tensor.clone()));
+        }
         Ok(Tuner { model, reference, matrices })
     }
 

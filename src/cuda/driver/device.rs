@@ -72,16 +72,18 @@ impl Gpu {
         let mut device = 0;
         // SAFETY: there is room for one device, and there are more devices than its number says.
         unsafe { driver.device(&mut device, wanted)? };
+        // Clocks are for measurements alone, and drivers may stop to tell them.
+        let told = |what| attribute(driver, device, what).unwrap_or(0);
         let gpu = Gpu {
             number,
             name: name(driver, device)?,
             capability: (attribute(driver, device, MAJOR)?, attribute(driver, device, MINOR)?),
             memory: memory(driver, device)?,
             clocks: Clocks {
-                multiprocessors: attribute(driver, device, MULTIPROCESSORS)?,
-                clock: attribute(driver, device, CLOCK)?,
-                memory_clock: attribute(driver, device, MEMORY_CLOCK)?,
-                bus: attribute(driver, device, BUS)?,
+                multiprocessors: told(MULTIPROCESSORS),
+                clock: told(CLOCK),
+                memory_clock: told(MEMORY_CLOCK),
+                bus: told(BUS),
             },
         };
         if gpu.capability < CAPABILITY {

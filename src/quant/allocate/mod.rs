@@ -71,7 +71,9 @@ const WEIGHTED_TYPES: &[TypeId] =
     &[TypeId::IQ1_S, TypeId::IQ1_M, TypeId::IQ2_XXS, TypeId::IQ2_XS, TypeId::IQ2_S, TypeId::IQ3_XXS];
 
 /// Attempts to find the share of the tensors in a file of a given size: what lies between them is a few bytes for each.
-const ATTEMPTS: usize = 8;
+const ATTEMPTS: u64 = 32;
+/// Tensors begin at multiples of so many bytes.
+const ALIGNMENT: u64 = 32;
 
 /// The size that a file is to have at most.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -214,7 +216,7 @@ impl<'a> Allocator<'a> {
         };
         // The header and what lies between tensors depend a little on the types.
         let mut beside = fixed;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let budget = asked.checked_sub(beside).ok_or_else(too_small)?;
             let chosen = choose::choose(&self.offers, budget).ok_or_else(too_small)?;
             let allocation = self.allocation(&chosen);
@@ -222,7 +224,8 @@ impl<'a> Allocator<'a> {
             let bytes = self.file_bytes(&allocation)?;
             match bytes.checked_sub(asked) {
                 None | Some(0) => return Ok(allocation),
-                Some(excess) => beside += excess,
+                // Other types may need as much again, so every attempt leaves a little more.
+                Some(excess) => beside += excess + attempt * ALIGNMENT,
             }
         }
         Err(too_small())

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["TQ2_0", "Q4_K", "AP3", "AP8", "W1", "W4"] {
+        for name in ["tq2_0", "q4_K", "AP3", "AP8", "W1", "W4"] {
             assert_eq!(name.parse::<KernelType>().map(|ty| ty.to_string()), Ok(name.to_owned()));
         }
         assert_eq!("ap4".parse(), Ok(KernelType::AnyPrec(4)));

@@ -7,7 +7,7 @@ use std::process::Output;
 use assert_cmd::Command;
 use tempfile::TempDir;
 use trine_formats::gguf::write::NewTensor;
-use trine_formats::gguf::{Metadata, Value};
+use trine_formats::gguf::{Metadata, TensorInfo, Value};
 use trine_formats::types::TypeId;
 use trine_testkit::tool::{only_error, stdout};
 use trine_testkit::{gguf, names_in};
@@ -65,24 +65,36 @@ fn bytes_of(dir: &Path, name: &str) -> u64 {
     fs::metadata(dir.join(name)).unwrap().len()
 }
 
-/// The weights of a file's matrices but those of the output, as 32-bit floats.
-fn floats(dir: &Path, name: &str) -> Vec<Vec<f32>> {
+/// The weights of a file's matrices but those of the output, as 32-bit floats, with how much errors of their role count
+/// (docs/which-file.md).
+fn floats(dir: &Path, name: &str) -> Vec<(f64, Vec<f32>)> {
     stdout(rquantize(dir, &format!("--allow-requantize {name} floats.gguf F32")));
     let model = gguf::open(&dir.join("floats.gguf"));
     let matrices = model.tensors().filter(|info| info.shape.len() == 2 && info.name != "output.weight");
-    let of = |info| {
+    let roles = [
+        ("attn_q", 0.3),
+        ("attn_k", 0.3),
+        ("attn_v", 0.9),
+        ("attn_output", 0.55),
+        ("ffn_gate", 1.35),
+        ("ffn_up", 1.4),
+        ("ffn_down", 2.0),
+        ("token_embd", 1.0),
+    ];
+    let of = |info: &TensorInfo| {
         let data = model.tensor_data(info).unwrap();
-        data.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+        let role = roles.iter().find(|(role, _)| info.name.contains(&format!("{role}.weight"))).unwrap();
+        (role.1, data.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect())
     };
     matrices.map(of).collect()
 }
 
-/// The sum over tensors of the error relative to the tensor.
+/// The sum over tensors of the error relative to the tensor, each as its role counts.
 pub(super) fn loss(dir: &Path, name: &str) -> f64 {
     let sum = |all: &mut dyn Iterator<Item = f64>| all.map(|x| x * x).sum::<f64>();
-    let tensor = |(a, b): (&Vec<f32>, &Vec<f32>)| {
+    let tensor = |((counts, a), (_, b)): (&(f64, Vec<f32>), &(f64, Vec<f32>))| {
         let error = sum(&mut a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)));
-        error / sum(&mut a.iter().map(|&a| f64::from(a)))
+        counts * error / sum(&mut a.iter().map(|&a| f64::from(a)))
     };
     floats(dir, "in.gguf").iter().zip(&floats(dir, name)).map(tensor).sum()
 }

@@ -132,6 +132,10 @@ fn a_reference_of_another_shape_or_vocabulary_is_refused() {
         let error = refusal("rquantize", rquantize(dir, &words)).error;
         assert!(error.contains(says), "{reference}: {error}");
     }
+    stdout(rquantize(dir, "short.gguf few.gguf Q4_0"));
+    let words = "--tune text.txt --samples 16 --seq-len 24 --reference f16.gguf few.gguf out.gguf";
+    let error = refusal("rquantize", rquantize(dir, words)).error;
+    assert!(error.contains("the reference has tensor blk.5.attn_q.weight, which the file has not"), "{error}");
     assert!(!dir.join("out.gguf").exists());
 }
 

@@ -65,9 +65,12 @@ fn bytes_of(dir: &Path, name: &str) -> u64 {
     fs::metadata(dir.join(name)).unwrap().len()
 }
 
+/// How much errors of a matrix count, and its weights.
+type Counted = (f64, Vec<f32>);
+
 /// The weights of a file's matrices but those of the output, as 32-bit floats, with how much errors of their role count
 /// (docs/which-file.md).
-fn floats(dir: &Path, name: &str) -> Vec<(f64, Vec<f32>)> {
+fn floats(dir: &Path, name: &str) -> Vec<Counted> {
     stdout(rquantize(dir, &format!("--allow-requantize {name} floats.gguf F32")));
     let model = gguf::open(&dir.join("floats.gguf"));
     let matrices = model.tensors().filter(|info| info.shape.len() == 2 && info.name != "output.weight");
@@ -92,7 +95,7 @@ fn floats(dir: &Path, name: &str) -> Vec<(f64, Vec<f32>)> {
 /// The sum over tensors of the error relative to the tensor, each as its role counts.
 pub(super) fn loss(dir: &Path, name: &str) -> f64 {
     let sum = |all: &mut dyn Iterator<Item = f64>| all.map(|x| x * x).sum::<f64>();
-    let tensor = |((counts, a), (_, b)): (&(f64, Vec<f32>), &(f64, Vec<f32>))| {
+    let tensor = |((counts, a), (_, b)): (&Counted, &Counted)| {
         let error = sum(&mut a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)));
         counts * error / sum(&mut a.iter().map(|&a| f64::from(a)))
     };

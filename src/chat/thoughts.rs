@@ -1,6 +1,6 @@
 //! Thoughts of a model: the text between its marks, which is kept apart from the answer.
 
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Tokenizer, pending};
 
 /// The marks between which a model writes its thoughts.
 #[derive(Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Thoughts {
             }
             Position::Thought => {
                 let end = self.held.find(marks.end);
-                let certain = end.unwrap_or_else(|| self.pending(&[marks.end]));
+                let certain = end.unwrap_or_else(|| pending(&self.held, &[marks.end]));
                 let rest = self.held.split_off(certain);
                 let text = std::mem::replace(&mut self.held, rest);
                 let thought = text.trim_end();
@@ -190,7 +190,7 @@ impl Thoughts {
         }
         let all: Vec<&str> = marks.frames.iter().copied().chain([marks.begin]).collect();
         let found = all.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark))).min_by_key(|(at, _)| *at);
-        let certain = found.map_or_else(|| self.pending(&all), |(at, _)| at);
+        let certain = found.map_or_else(|| pending(&self.held, &all), |(at, _)| at);
         out.1.extend(self.held.drain(..certain));
         let Some((_, mark)) = found else {
             return false;
@@ -200,12 +200,6 @@ impl Thoughts {
             self.place = Position::Behind(true);
         }
         true
-    }
-
-    /// Where in what is held one of `marks` may be beginning; the end where none is.
-    fn pending(&self, marks: &[&str]) -> usize {
-        let may = |at: &usize| marks.iter().any(|mark| mark.starts_with(&self.held[*at..]));
-        self.held.char_indices().map(|(at, _)| at).find(may).unwrap_or(self.held.len())
     }
 }
 

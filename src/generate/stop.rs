@@ -1,5 +1,7 @@
 //! Stop strings: texts that end a generation and are no part of it.
 
+use crate::tokenizer::pending;
+
 /// Watches a text that grows for stop strings.
 ///
 /// Text whose end may be the beginning of a stop string is held back until it is clear whether it is one, so that
@@ -28,21 +30,13 @@ impl StopStrings {
             text.truncate(at);
             return (text, Some(index));
         }
-        let certain = self.held.len() - self.undecided();
-        let rest = self.held.split_off(certain);
+        let rest = self.held.split_off(pending(&self.held, &self.stops));
         (std::mem::replace(&mut self.held, rest), None)
     }
 
     /// Returns the pending text, at the end of the text.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
-    }
-
-    /// Bytes at the end of the text held that a stop string may begin with.
-    fn undecided(&self) -> usize {
-        let begins = |rest: &str| self.stops.iter().any(|s| s.starts_with(rest));
-        let places = self.held.char_indices().map(|(i, _)| &self.held[i..]);
-        places.filter(|rest| begins(rest)).map(str::len).max().unwrap_or(0)
     }
 }
 

@@ -57,6 +57,12 @@ impl<'a> Detokenizer<'a> {
     }
 }
 
+/// The place in `text` from which one of `marks` may be beginning, which only more text can tell; its end where none may.
+pub fn pending(text: &str, marks: &[impl AsRef<str>]) -> usize {
+    let may = |at: &usize| marks.iter().any(|mark| mark.as_ref().starts_with(&text[*at..]));
+    text.char_indices().map(|(at, _)| at).find(may).unwrap_or(text.len())
+}
+
 /// The text of `bytes` and how many bytes at the end may still become a character.
 fn whole_chars(mut bytes: &[u8]) -> (String, usize) {
     let mut text = String::new();

@@ -27,7 +27,7 @@ mod wpm;
 
 use trine_formats::gguf::Metadata;
 
-pub use detok::{Characters, Detokenizer};
+pub use detok::{Characters, Detokenizer, pending};
 pub use error::TokenizerError;
 pub use special::FillIn;
 

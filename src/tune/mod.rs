@@ -19,7 +19,7 @@ mod tables;
 use std::collections::BTreeMap;
 
 use trine_formats::anyprec::{AnyPrec, Part};
-use trine_formats::gguf::{ModelFile, PackingOptions, Value};
+use trine_formats::gguf::{ModelFile, PackingOptions};
 
 use crate::fisher::{Pass, SequenceError, Target};
 use crate::kernels::Isa;
@@ -42,9 +42,9 @@ const LEARNING: usize = 2;
 /// The sequences of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// Those that scales are tuned on, in order.
+    /// Sequences that scales are tuned on, in order.
     pub train: &'a [Vec<u32>],
-    /// Those that decide which scales are kept.
+    /// Sequences that decide which scales are kept.
     pub held_out: &'a [Vec<u32>],
 }
 
@@ -87,7 +87,7 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// That of a target; none where its weights are plain floats.
+    /// The matrix of a target; none where its weights are plain floats.
     fn of(
         file: &ModelFile,
         any_precision: Option<&AnyPrec>,
@@ -153,12 +153,10 @@ impl Tuner {
                 return Err(TuneError::Changed(matrix.tensor.clone()));
             }
         }
-        let (reference, theirs) = {
-            let (pass, theirs) = load(reference).map_err(|e| TuneError::Reference(Box::new(e)))?;
-            let tokens = |file: &ModelFile| -> Option<Value> { file.meta().get("tokenizer.ggml.tokens").cloned() };
-            (pass, theirs == n_vocab && tokens(file) == tokens(reference))
-        };
-        if !theirs {
+        const TOKENS: &str = "tokenizer.ggml.tokens";
+        let same_tokens = file.meta().get(TOKENS) == reference.meta().get(TOKENS);
+        let (reference, theirs) = load(reference).map_err(|e| TuneError::Reference(Box::new(e)))?;
+        if theirs != n_vocab || !same_tokens {
             return Err(TuneError::Vocabulary);
         }
         let known = reference.gradient.targets();
@@ -197,7 +195,7 @@ impl Tuner {
         }
         tell(0, Some(before));
         let first = self.bytes();
-        let mut best: Option<(f64, Vec<Vec<u8>>)> = None;
+        let mut best: Option<Vec<Vec<u8>>> = None;
         let mut least = f64::INFINITY;
         let mut gradients = self.model.gradient.zeros(|sum, g| sum + g);
         for (number, tokens) in text.train.iter().enumerate() {
@@ -218,20 +216,20 @@ impl Tuner {
             if due(number + 1) > due(number) {
                 let after = self.evaluate(text.held_out, &mut tell)?;
                 tell(0, Some(after));
-                if after < best.as_ref().map_or(before, |(least, _)| *least) {
-                    best = Some((after, self.bytes()));
+                if after < before.min(least) {
+                    best = Some(self.bytes());
                 }
                 least = least.min(after);
             }
         }
-        let Some((after, bytes)) = best else {
+        let Some(bytes) = best else {
             return Err(TuneError::Worse { before, after: least });
         };
         let floats = self.floats().0;
         let named = self.matrices.into_iter().map(|matrix| matrix.tensor).zip(bytes.into_iter().zip(first));
         let changed = named.filter(|(_, (new, old))| new != old);
         let tensors = changed.map(|(name, (new, _))| (name, new)).collect();
-        Ok(Tuned { tensors, floats, held_out: [before, after] })
+        Ok(Tuned { tensors, floats, held_out: [before, least] })
     }
 
     /// The data of all tensors with floats, as they are now.

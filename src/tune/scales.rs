@@ -20,7 +20,7 @@ pub struct Scales {
 }
 
 impl Scales {
-    /// Those of rows of `columns` weights; none where the type has no numbers to move.
+    /// The scales of rows of `columns` weights; none where the type has no numbers to move.
     pub fn new(ty: TypeId, columns: usize, rows: &[u8], isa: Isa) -> Option<Scales> {
         let numbers = Numbers::of(ty, columns)?;
         let decode = kernels::decode_rows(ty, isa)?;

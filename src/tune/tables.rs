@@ -15,7 +15,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Those of a matrix at one width.
+    /// The tables of a matrix at one width.
     pub fn new(view: ApView) -> Tables {
         let mut moving = Vec::new();
         for table in view.lut.chunks_exact(view.lut_bytes().max(2)) {

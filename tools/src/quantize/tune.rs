@@ -56,7 +56,7 @@ pub fn run(args: &Args, (path, reference): (&Path, &Path)) -> Result<()> {
     OutFile::probe(out, "--tune")?;
     let sample = Sample::new(args, path, &model)?;
     threads::start(Some(working))?;
-    let (tuned, matrices) = tune(args, (&model, &original), &sample)?;
+    let (tuned, matrices) = tune(args, (&model, &original), &sample, isa)?;
     let mut recipe = Recipe::new(Target::Replaced);
     recipe.overrides = args.overrides()?;
     recipe.replacement = Arc::new(Replacement { tensors: tuned.tensors, keys: sample.keys(args, &original) });
@@ -141,7 +141,7 @@ impl Sample {
 }
 
 /// Tunes the scales of a model; beside them the number of matrices that have some.
-fn tune(args: &Args, (model, original): (&ModelFile, &ModelFile), sample: &Sample) -> Result<(Tuned, usize)> {
+fn tune(args: &Args, (model, original): (&ModelFile, &ModelFile), sample: &Sample, isa: Isa) -> Result<(Tuned, usize)> {
     let name = || format!("'{}'", args.input.display());
     let config = Config::read(model).with_context(name)?;
     if args.tune.seq_len > config.n_ctx_train {
@@ -158,7 +158,7 @@ fn tune(args: &Args, (model, original): (&ModelFile, &ModelFile), sample: &Sampl
         sample.held_out,
         human_bytes(memory(model, &config, args.tune.seq_len))
     );
-    let tuner = Tuner::load(model, original, &Default::default(), Isa::from_env()?)?;
+    let tuner = Tuner::load(model, original, &Default::default(), isa)?;
     let (_, matrices) = tuner.floats();
     let (held_out, train) = sample.sequences.split_at(sample.held_out);
     let mut steps: Option<Steps> = None;

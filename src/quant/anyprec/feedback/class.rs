@@ -34,9 +34,13 @@ impl Class {
     /// The tables of a row, by its number in the class, as a run has them.
     pub fn tables(&self, at: usize) -> Vec<Vec<f64>> {
         let widths = self.luts.iter().zip(&self.scales[at]);
-        let value = |scale: u16| move |&c: &u16| f64::from(f16_to_f32(scaled(scale, c)));
-        widths.map(|(lut, &scale)| lut.iter().map(value(scale)).collect()).collect()
+        widths.map(|(lut, &scale)| table_of(lut, scale)).collect()
     }
+}
+
+/// The table of a row with this factor.
+fn table_of(lut: &[u16], scale: u16) -> Vec<f64> {
+    lut.iter().map(|&c| half(scaled(scale, c))).collect()
 }
 
 /// Rows of a class that are gone through together.
@@ -169,23 +173,18 @@ impl Feedback<'_> {
         let rows = refits.iter_mut().zip(strip.codes.chunks_exact_mut(columns));
         let fitted = rows.enumerate().map(|(at, (refit, codes))| {
             let energy = refit.energy();
-            let mut one = Class {
-                luts: class.luts.clone(),
-                scales: vec![class.scales[strip.first + at].clone()],
-                ..Class::default()
-            };
-            let mut errors = vec![0.0; plain.len()];
+            let mut scales = class.scales[strip.first + at].clone();
+            let (mut tables, mut errors) = (vec![Vec::new(); plain.len()], vec![0.0; plain.len()]);
             for (b, table) in plain.iter().enumerate().rev() {
                 refit.sums(table.len());
-                let better = refit.factor(table).and_then(rounded);
-                let scale = &mut one.scales[0][b];
-                *scale = better.unwrap_or(*scale);
-                errors[b] = refit.error(energy, &one.tables(0)[b]);
+                scales[b] = refit.factor(table).and_then(rounded).unwrap_or(scales[b]);
+                tables[b] = table_of(&class.luts[b], scales[b]);
+                errors[b] = refit.error(energy, &tables[b]);
             }
             if descend {
-                descent.row(self, refit, &one.tables(0), codes);
+                descent.row(self, refit, &tables, codes);
             }
-            (one.scales.swap_remove(0), errors, energy)
+            (scales, errors, energy)
         });
         fitted.collect()
     }

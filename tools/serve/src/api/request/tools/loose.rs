@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 use trine::Grammar;
 use trine::grammar::GrammarError;
+use trine::tokenizer::pending;
 
 use super::schema;
 
@@ -37,10 +38,8 @@ impl Loose {
                 self.text = !self.text;
                 out.push('"');
             } else if self.text {
-                let place = |at: &usize| self.quote.starts_with(&held[*at..]) || held[*at..].starts_with(self.quote);
-                let end = held.char_indices().map(|(at, _)| at).find(place).unwrap_or(held.len());
-                let escaped = Value::from(held.drain(..end).as_str()).to_string();
-                out += &escaped[1..escaped.len() - 1];
+                let end = held.find(self.quote).unwrap_or_else(|| pending(held, &[self.quote]));
+                out += &schema::escaped(held.drain(..end).as_str());
                 if !held.starts_with(self.quote) {
                     return (out, false);
                 }

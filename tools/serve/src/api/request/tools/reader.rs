@@ -1,11 +1,13 @@
 //! Finds calls in a text as it comes.
 
 use serde_json::Value;
+use trine::tokenizer::pending;
 
 use super::Calls;
 use super::head::Head;
 use super::lark::is_text;
 use super::loose::Loose;
+use super::schema::escaped;
 use super::syntax::{Arguments, Syntax};
 
 /// A part of an answer.
@@ -215,13 +217,10 @@ impl Reader {
             return false;
         };
         let end = self.held.find(close);
-        // The beginning of the end is pending.
-        let pending = || self.held.char_indices().map(|(at, _)| at).find(|&at| close.starts_with(&self.held[at..]));
-        let certain = end.or_else(pending).unwrap_or(self.held.len());
+        let certain = end.unwrap_or_else(|| pending(&self.held, &[close]));
         let mut part: String = self.held.drain(..certain).collect();
         if text {
-            let escaped = Value::from(part).to_string();
-            part = escaped[1..escaped.len() - 1].to_owned();
+            part = escaped(&part);
         }
         if end.is_some() {
             self.held.drain(..close.len());

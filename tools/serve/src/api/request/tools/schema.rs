@@ -1,4 +1,4 @@
-//! Parts of JSON schemas in grammars.
+//! Parts of JSON and of its schemas, for calls and their grammars.
 
 use serde_json::Value;
 
@@ -14,6 +14,12 @@ pub fn with_definitions(part: &Value, whole: &Value) -> Value {
         }
     }
     part
+}
+
+/// A part of a text as it stands between the quotation marks of JSON.
+pub fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// A text as Lark writes it; nothing for an empty one.

@@ -40,6 +40,9 @@ pub enum TuneError {
         "the file has several widths, whose tables are tuned one by one: take one of them first with rquantize --width"
     )]
     Widths,
+    /// An any-precision matrix whose rows share tables.
+    #[error("tensor {0}: its rows share tables, which tuning does not move; make the file without --tables to tune it")]
+    Shared(String),
     /// A matrix that the model changes before it computes with it.
     #[error(
         "tensor {0}: the model computes with other weights than those of its blocks, so that no gradient leads to its scales"

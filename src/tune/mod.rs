@@ -96,7 +96,10 @@ impl Matrix {
     ) -> Result<Option<Matrix>, TuneError> {
         let name = &target.tensor;
         let made = |tensor: String, floats: Box<dyn Movable>| Ok(Some(Matrix { target: number, tensor, floats }));
-        if let Some(ap) = any_precision.filter(|ap| ap.tensor(name).is_some()) {
+        if let Some((ap, tensor)) = any_precision.and_then(|ap| Some((ap, ap.tensor(name)?))) {
+            if tensor.tables > 0 {
+                return Err(TuneError::Shared(name.clone()));
+            }
             let [width] = ap.widths() else { return Err(TuneError::Widths) };
             let view = ap.view(file, name, *width).map_err(|e| TuneError::Model(Box::new(e.into())))?;
             return made(Part::Lut(*width).name(name), Box::new(Tables::new(view)));

@@ -80,6 +80,7 @@ fn neither_threads_nor_instruction_sets_change_a_byte() {
 fn what_cannot_be_tuned_is_refused_in_one_line() {
     let dir = folder("Q4_0");
     let dir = dir.path();
+    stdout(rquantize(dir, "--tables 2 f16.gguf shared.gguf AP3"));
     stdout(rquantize(dir, "--tensor-type blk=mxfp4 f16.gguf mxfp4.gguf Q8_0"));
     for (words, says) in [
         (format!("{TUNE} in.gguf out.gguf Q4_0"), "'Q4_0' is not a number of threads"),
@@ -95,6 +96,7 @@ fn what_cannot_be_tuned_is_refused_in_one_line() {
     for (words, says) in [
         (format!("{long} in.gguf out.gguf"), "tuning needs 8: use a longer text, a smaller --seq-len"),
         (format!("{TUNE} f16.gguf out.gguf"), "no matrix of the model's blocks is quantized"),
+        (format!("{TUNE} shared.gguf out.gguf"), "tensor blk.0.attn_q.weight: its rows share tables"),
         (format!("{TUNE} mxfp4.gguf out.gguf"), "tensor blk.0.attn_q.weight: type mxfp4 has no scales that are floats"),
     ] {
         let error = refusal("rquantize", rquantize(dir, &words)).error;

@@ -41,6 +41,22 @@ const BY_SUBSTRING: &[(&str, Category)] = &[
 ];
 
 impl Category {
+    /// The role for people: the name of its tensors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Output => "output",
+            Category::TokenEmbd => "token_embd",
+            Category::AttnV => "attn_v",
+            Category::AttnK => "attn_k",
+            Category::AttnQ => "attn_q",
+            Category::AttnOutput => "attn_output",
+            Category::FfnUp => "ffn_up",
+            Category::FfnGate => "ffn_gate",
+            Category::FfnDown => "ffn_down",
+            Category::Other => "others",
+        }
+    }
+
     /// The role of the tensor called `name`.
     pub fn of(name: &str) -> Category {
         match name {

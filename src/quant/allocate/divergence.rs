@@ -30,13 +30,15 @@ pub struct Measured {
 #[derive(Clone, Debug)]
 pub struct Search {
     wanted: f64,
+    /// Divergence for each unit of loss before anything is measured.
+    first: f64,
     measured: Vec<Measured>,
 }
 
 impl Search {
-    /// A search for a divergence above 0.
-    pub fn new(wanted: f64) -> Search {
-        Search { wanted, measured: Vec::new() }
+    /// A search for a divergence above 0; `first` is the divergence for each unit of loss, where it is known.
+    pub fn new(wanted: f64, first: Option<f64>) -> Search {
+        Search { wanted, first: first.unwrap_or(FIRST), measured: Vec::new() }
     }
 
     /// Files that were measured, in order.
@@ -59,14 +61,14 @@ impl Search {
 
     /// The divergence that a loss is predicted to have.
     pub fn predict(&self, loss: f64) -> f64 {
-        let Some((at, power)) = self.curve(|measured| measured.loss, loss) else { return FIRST * loss };
+        let Some((at, power)) = self.curve(|measured| measured.loss, loss) else { return self.first * loss };
         at.divergence * exp(power * log(loss / at.loss))
     }
 
     /// The loss to try next.
     pub fn next(&self) -> f64 {
         let aim = AIM * self.wanted;
-        let Some((at, power)) = self.curve(|measured| measured.divergence, aim) else { return aim / FIRST };
+        let Some((at, power)) = self.curve(|measured| measured.divergence, aim) else { return aim / self.first };
         at.loss * exp(log(aim / at.divergence) / power)
     }
 
@@ -95,7 +97,7 @@ mod tests {
     fn curves_are_followed() {
         for (factor, power) in [(20.0, 1.0), (3.0, 0.8), (400.0, 1.3), (55.0, 1.0)] {
             for wanted in [0.3, 0.02, 0.001] {
-                let mut search = Search::new(wanted);
+                let mut search = Search::new(wanted, None);
                 let mut ended = false;
                 for _ in 0..4 {
                     let loss = search.next();
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_best_is_the_one_with_most_loss_that_is_not_too_far_off() {
-        let mut search = Search::new(0.1);
+        let mut search = Search::new(0.1, None);
         assert!(!search.take(0.01, 0.2));
         assert_eq!(search.best(), None);
         assert!(!search.take(0.001, 0.02));

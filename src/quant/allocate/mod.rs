@@ -4,8 +4,8 @@
 //! its shape allows (or a part of its rows, `measure`), and `choose` takes the types whose errors sum to least. The
 //! error of a tensor is that of its products, relative to them: columns count by their importance where a matrix
 //! (`--imatrix`) has weights for it. How much an error says of the logits depends on the role of the tensor: each counts
-//! as its role does on the models where that was measured (`roles`). Nothing is drawn: the same model, importance and
-//! size give the same types on any machine.
+//! as its role does on the models where that was measured (`roles`), or on the model itself ([`Allocator::probes`]). Nothing
+//! is drawn: the same model, importance and size give the same types on any machine.
 //!
 //! A file of a given divergence is found the same way: [`Allocator`] holds the losses of all tensors in all types, and
 //! [`Search`] says which total to try next until what is measured is what was wanted.
@@ -153,6 +153,8 @@ pub struct Allocator<'a> {
     offers: Vec<Vec<Offer>>,
     /// How often the tensors count, all together.
     counts: f64,
+    /// The divergence for each unit of loss, where roles were measured.
+    scale: Option<f64>,
 }
 
 impl<'a> Allocator<'a> {
@@ -183,14 +185,22 @@ impl<'a> Allocator<'a> {
             role if Some(role) == output => roles::OUTPUT * blocks,
             role => roles::count(role),
         };
-        let counts = rows.iter().map(count).sum();
-        let offers = rows.iter().zip(&types).zip(&losses).map(|((row, types), losses)| {
-            let counts = count(row);
-            let offer = |(&ty, &loss): (&TypeId, &f64)| Offer { bytes: bytes_of(ty, &row.shape), loss: loss * counts };
-            types.iter().zip(losses).map(offer).collect()
-        });
-        let offers: Vec<Vec<Offer>> = offers.collect();
-        Ok(Allocator { model, recipe, free, types, losses, offers, counts, plan })
+        let counts: Vec<f64> = rows.iter().map(count).collect();
+        let mut allocator =
+            Allocator { model, recipe, free, types, losses, offers: Vec::new(), counts: 0.0, scale: None, plan };
+        allocator.count(&counts);
+        Ok(allocator)
+    }
+
+    /// Lets each free tensor's losses count so often.
+    fn count(&mut self, counts: &[f64]) {
+        self.counts = counts.iter().sum();
+        let of_tensor = |(i, &counts): (usize, &f64)| -> Vec<Offer> {
+            let shape = &self.plan.rows[self.free[i]].shape;
+            let offer = |(&ty, &loss): (&TypeId, &f64)| Offer { bytes: bytes_of(ty, shape), loss: loss * counts };
+            self.types[i].iter().zip(&self.losses[i]).map(offer).collect()
+        };
+        self.offers = counts.iter().enumerate().map(of_tensor).collect();
     }
 
     /// The types of a file that is at most of a size.
@@ -236,6 +246,74 @@ impl<'a> Allocator<'a> {
         self.allocation(&choose::within(&self.offers, loss * self.counts))
     }
 
+    /// Files to measure, one for each role that the free tensors have: its tensors in the types nearest to `bits` for each
+    /// weight, all others as they are. Roles that lose nothing in these have none.
+    pub fn probes(&self, bits: f64) -> Vec<Probe> {
+        let mut roles = Vec::new();
+        for role in (0..self.free.len()).map(|i| self.role(i)) {
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+        roles.into_iter().filter_map(|role| self.probe(role, bits)).collect()
+    }
+
+    /// The role of free tensor number `i`.
+    fn role(&self, i: usize) -> Category {
+        Category::of(&self.plan.rows[self.free[i]].name)
+    }
+
+    /// The bits for each weight of a file of this size, were all its bytes those of tensors.
+    pub fn bits(&self, size: Size) -> f64 {
+        match size {
+            Size::BitsPerWeight(bits) => bits,
+            Size::File(bytes) => bytes as f64 * 8.0 / self.plan.weights().max(1) as f64,
+        }
+    }
+
+    /// The file to measure for a role.
+    fn probe(&self, role: Category, bits: f64) -> Option<Probe> {
+        let mut loss = 0.0;
+        let choice = |i: usize| {
+            let (types, losses) = (&self.types[i], &self.losses[i]);
+            let (far, same) = (|at: &usize| (self.bits_of(i, *at) - bits).abs(), types.len() - 1);
+            let lossy = (0..same).filter(|&at| losses[at].is_finite());
+            let near = lossy.min_by(|a, b| far(a).total_cmp(&far(b)).then(losses[*a].total_cmp(&losses[*b])));
+            if self.role(i) == role { near.unwrap_or(same) } else { same }
+        };
+        let chosen: Vec<usize> = (0..self.free.len()).map(choice).collect();
+        for (losses, &at) in self.losses.iter().zip(&chosen) {
+            loss += losses[at];
+        }
+        (loss > 0.0).then(|| Probe { role, loss, allocation: self.allocation(&chosen) })
+    }
+
+    /// The bits for each weight of free tensor number `i` in its type number `at`.
+    fn bits_of(&self, i: usize, at: usize) -> f64 {
+        self.offers[i][at].bytes as f64 * 8.0 / self.plan.rows[self.free[i]].weights().max(1) as f64
+    }
+
+    /// Lets the tensors of each role count by the divergence that was measured of its probe: the losses of an allocation
+    /// then sum to its divergence. Roles that were not measured count as the mean of those that were.
+    pub fn weigh(&mut self, measured: &[(Probe, f64)]) {
+        let of_role = |role: Category| {
+            let (probe, divergence) = measured.iter().find(|(probe, _)| probe.role == role)?;
+            Some(divergence.max(0.0) / probe.loss)
+        };
+        let known: Vec<f64> = (0..self.free.len()).filter_map(|i| of_role(self.role(i))).collect();
+        let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
+        let counts: Vec<f64> = (0..self.free.len()).map(|i| of_role(self.role(i)).unwrap_or(mean)).collect();
+        if counts.iter().sum::<f64>() > 0.0 {
+            self.count(&counts);
+            self.scale = Some(self.counts);
+        }
+    }
+
+    /// A search for the divergence `wanted` by the losses of allocations.
+    pub fn search(&self, wanted: f64) -> Search {
+        Search::new(wanted, self.scale)
+    }
+
     /// The bytes of the file with these types.
     ///
     /// # Errors
@@ -264,6 +342,23 @@ impl<'a> Allocator<'a> {
         let ftype = ftype.filter(|ftype| is_quantized(ftype.default_type())).unwrap_or(Ftype::Q8_0);
         let error = (loss / self.free.len().max(1) as f64).sqrt();
         Allocation { ftype, rules, error, loss: counted / self.counts.max(f64::MIN_POSITIVE) }
+    }
+}
+
+/// A file in which the tensors of one role alone err.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    role: Category,
+    /// The errors of its tensors' products relative to them, squared and summed over the tensors.
+    loss: f64,
+    /// The types.
+    pub allocation: Allocation,
+}
+
+impl Probe {
+    /// The role, for people.
+    pub fn role(&self) -> &'static str {
+        self.role.name()
     }
 }
 

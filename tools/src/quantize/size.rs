@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use trine::quant::Recipe;
-use trine::quant::allocate::{self, Allocation, Allocator, Measured, Search, Size};
+use trine::quant::allocate::{Allocation, Allocator, Measured, Size};
 use trine_formats::gguf::ModelFile;
 
 use super::args::{Args, Positionals};
@@ -18,6 +18,8 @@ use crate::runner::Display;
 
 /// Files that are measured at most.
 const TRIES: usize = 6;
+/// Bits for each weight at which roles are measured where no size is asked for.
+const PROBED: f64 = 4.0;
 
 /// A recipe whose types were chosen, and what its divergence is where that was asked for.
 pub(super) struct Chosen {
@@ -73,10 +75,41 @@ pub(super) fn allocate(
 }
 
 fn for_size(args: &Args, model: &ModelFile, recipe: &Recipe, size: Size, job: &Positionals) -> Result<Allocation> {
+    let mut allocator = allocator(args, model, recipe, job)?;
+    if let Some(text) = &args.size.kld_text {
+        let reference = Reference::new(args, text, job)?;
+        let bits = allocator.bits(size);
+        measure_roles(args, &mut allocator, &reference, bits, (model, recipe), job)?;
+    }
+    Ok(allocator.for_size(size)?)
+}
+
+fn allocator<'a>(args: &Args, model: &'a ModelFile, recipe: &'a Recipe, job: &Positionals) -> Result<Allocator<'a>> {
     let mut display = display(model);
-    let allocation = allocate::allocate(model, recipe, size, &job.options(args)?, &mut display);
+    let allocator = Allocator::new(model, recipe, &job.options(args)?, &mut display);
     display.finish();
-    Ok(allocation?)
+    Ok(allocator?)
+}
+
+/// Makes and measures a file for each role of tensors, so that each counts as it does in this model.
+fn measure_roles(
+    args: &Args,
+    allocator: &mut Allocator<'_>,
+    reference: &Reference,
+    bits: f64,
+    (model, recipe): (&ModelFile, &Recipe),
+    job: &Positionals,
+) -> Result<()> {
+    // Of a set of files one is measured.
+    let recipe = &Recipe { keep_split: false, ..recipe.clone() };
+    let mut measured = Vec::new();
+    for probe in allocator.probes(bits) {
+        let divergence = reference.divergence(model, &probe.allocation.recipe(recipe), job, args)?;
+        note!("{} alone, mostly {}: divergence {divergence:.5}", probe.role(), probe.allocation.ftype);
+        measured.push((probe, divergence));
+    }
+    allocator.weigh(&measured);
+    Ok(())
 }
 
 fn display(model: &ModelFile) -> Display {
@@ -94,11 +127,9 @@ fn for_divergence(
     // Of a set of files one is measured.
     let recipe = &Recipe { keep_split: false, ..recipe.clone() };
     let reference = Reference::new(args, text, job)?;
-    let mut display = display(model);
-    let allocator = Allocator::new(model, recipe, &job.options(args)?, &mut display);
-    display.finish();
-    let allocator = allocator?;
-    let mut search = Search::new(wanted);
+    let mut allocator = allocator(args, model, recipe, job)?;
+    measure_roles(args, &mut allocator, &reference, PROBED, (model, recipe), job)?;
+    let mut search = allocator.search(wanted);
     let mut allocations: Vec<Allocation> = Vec::new();
     while allocations.len() < TRIES {
         let allocation = allocator.for_loss(search.next());

@@ -17,7 +17,8 @@ pub struct SizeArgs {
     /// Choose the type of every tensor so that the file has N bits for each weight at most and least is lost
     ///
     /// Each tensor is encoded in every type that its rows allow; bits go where they save most of the error of products,
-    /// with --imatrix weighed by importance. OUT.gguf is followed by no TYPE. Tensors that --tensor-type and the like name
+    /// with --imatrix weighed by importance. How much an error counts depends on the tensor's role, as it was found on other
+    /// models, or with --kld-text on this one. OUT.gguf is followed by no TYPE. Tensors that --tensor-type and the like name
     /// have the type that they name. The same model and options give the same file on any machine
     #[arg(long, value_name = "N", group = "goal", conflicts_with_all = ["target_size", "pure", "gptq"], value_parser = bits)]
     pub target_bpw: Option<f64>,
@@ -35,12 +36,16 @@ pub struct SizeArgs {
     #[arg(long, value_name = "X", requires = "kld_text", group = "goal", conflicts_with_all = ["target_bpw", "target_size", "pure", "gptq", "dry_run"], value_parser = nats)]
     pub target_kld: Option<f64>,
 
-    /// The text that --target-kld measures on. Take another one than that of the importance matrix
-    #[arg(long, value_name = "FILE", requires = "target_kld")]
+    /// The text that divergence is measured on. Take another one than that of the importance matrix
+    ///
+    /// For --target-kld; with --target-bpw and --target-size it is measured how much the tensors of each role count in this
+    /// model, by making and measuring a file beside OUT.gguf for each, some eight of nearly the size of IN.gguf one after
+    /// the other
+    #[arg(long, value_name = "FILE", requires = "goal", conflicts_with = "dry_run")]
     pub kld_text: Option<PathBuf>,
 
     /// Chunks of 512 tokens of it
-    #[arg(long, value_name = "N", default_value = "16", requires = "target_kld", value_parser = positive)]
+    #[arg(long, value_name = "N", default_value = "16", requires = "kld_text", value_parser = positive)]
     pub kld_chunks: usize,
 
     /// Program that the file is for: the types to choose from are those that it loads

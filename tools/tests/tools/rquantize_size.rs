@@ -191,11 +191,9 @@ fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
         assert_eq!(measured["kld"]["value"].as_f64().unwrap(), found, "{measured}");
     }
     assert!(sizes[0] < sizes[1], "{sizes:?}");
-    // The same on another number of threads and with plain kernels, and nothing else is left.
+    // The same on another number of threads, and nothing else is left.
     let before = fs::read(dir.join("out.gguf")).unwrap();
-    let mut again = Command::new(env!("CARGO_BIN_EXE_rquantize"));
-    let words = format!("--target-kld 0.002 {ON_TEXT} dense.gguf again.gguf 1");
-    stdout(again.current_dir(dir).env("TRINE_ISA", "scalar").args(words.split(' ')).output().unwrap());
+    stdout(rquantize(dir, &format!("--target-kld 0.002 {ON_TEXT} dense.gguf again.gguf 1")));
     assert!(fs::read(dir.join("again.gguf")).unwrap() == before);
     assert_eq!(names_in(dir).len(), 6);
     fs::write(dir.join("short.txt"), "Too few words.").unwrap();
@@ -221,6 +219,41 @@ fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
     ] {
         assert_eq!(rquantize(dir, words).status.code(), Some(2), "{words}");
     }
+}
+
+/// Where a text is given, each role counts as it does in this model: the file has the size, and diverges less.
+#[test]
+fn roles_are_measured_on_a_text() {
+    let dir = TempDir::new().unwrap();
+    let dir = dir.path();
+    fs::copy(trine_testkit::trilm(), dir.join("ternary.gguf")).unwrap();
+    fs::copy(trine_testkit::testdata("imatrix/calib.txt"), dir.join("text.txt")).unwrap();
+    stdout(rquantize(dir, "--rotate 256:signs ternary.gguf dense.gguf"));
+    let measure = |words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
+        let words = format!("-f text.txt -c 512 --chunks 1 --kl-divergence-base base.kld --json {words}");
+        stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
+    };
+    measure("-m dense.gguf");
+    let diverges = |file: &str| {
+        let said: serde_json::Value = serde_json::from_str(&measure(&format!("-m {file} --kl-divergence"))).unwrap();
+        said["kld"]["value"].as_f64().unwrap()
+    };
+    stdout(rquantize(dir, "--target-bpw 3.3 dense.gguf assumed.gguf"));
+    let words = "--target-bpw 3.3 --kld-text text.txt --kld-chunks 1 dense.gguf";
+    let output = rquantize(dir, &format!("{words} measured.gguf 2"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for role in ["token_embd", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"] {
+        assert_eq!(said.matches(&format!("{role} alone, mostly ")).count(), 1, "{role}: {said}");
+    }
+    let [assumed, measured] = ["assumed.gguf", "measured.gguf"].map(diverges);
+    assert!(measured < 0.97 * assumed, "{measured} of {assumed}: {said}");
+    let (assumed, measured) = (bytes_of(dir, "assumed.gguf"), bytes_of(dir, "measured.gguf"));
+    assert!(measured.abs_diff(assumed) as f64 <= 0.005 * assumed as f64, "{measured} and {assumed}");
+    stdout(rquantize(dir, &format!("{words} again.gguf 1")));
+    assert!(fs::read(dir.join("again.gguf")).unwrap() == fs::read(dir.join("measured.gguf")).unwrap());
+    // Nothing is left of the files that were measured.
+    assert_eq!(names_in(dir).len(), 7);
 }
 
 #[test]

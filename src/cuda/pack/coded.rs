@@ -16,13 +16,25 @@ pub struct Coded {
     pub scales: Vec<u16>,
 }
 
-/// The kind of codes and of scales that a matrix has in the file; `None` for a type without an f16 product.
-pub fn kind(ty: TypeId) -> Option<(Weights, Scales)> {
+/// Blocks of Q4_0 that are one of MARLIN's groups, and their bytes.
+const BLOCKS: usize = 4;
+const GROUP: usize = BLOCKS * 18;
+
+/// The kind of codes and of scales that a matrix has in the file; `None` for a type without an f16 product. Q4_0 whose
+/// blocks share a scale by fours (`rquantize --group 128`) has MARLIN's groups of 128.
+pub fn kind(ty: TypeId, data: &[u8], columns: usize) -> Option<(Weights, Scales)> {
     match ty {
         TypeId::TQ1_0 | TypeId::TQ2_0 => Some((Weights::TwoBits, Scales::Groups(256))),
+        TypeId::Q4_0 if shares_scales(data, columns) => Some((Weights::FourBits, Scales::Groups(32 * BLOCKS))),
         TypeId::Q4_0 => Some((Weights::FourBits, Scales::Groups(32))),
         _ => None,
     }
+}
+
+/// True if every four neighbouring blocks of a row of Q4_0 have the same scale.
+fn shares_scales(data: &[u8], columns: usize) -> bool {
+    let is_shared = |group: &[u8]| group.chunks_exact(GROUP / BLOCKS).all(|block| block[..2] == group[..2]);
+    columns > 0 && columns.is_multiple_of(32 * BLOCKS) && data.chunks_exact(GROUP).all(is_shared)
 }
 
 /// A matrix of which two of four weights are there. Its columns are the file's rows.
@@ -36,14 +48,11 @@ pub struct Pruned {
 
 /// The form of a matrix of `rows` x `columns` in the file; `None` for a type without an f16 product. Where the file
 /// calls it `pruned`, it is that of two of four weights, if there are kernels for the type and shape.
-pub fn form(ty: TypeId, rows: usize, columns: usize, pruned: bool) -> Option<WeightFormat> {
-    let (weights, scales) = kind(ty)?;
-    match (weights, scales) {
-        (Weights::FourBits, Scales::Groups(group)) if pruned && is_sparse_shape(columns, rows) => {
-            Some(WeightFormat::Sparse(group))
-        }
-        _ => Some(WeightFormat::Dense(weights, scales)),
+pub fn form(ty: TypeId, data: &[u8], rows: usize, columns: usize, pruned: bool) -> Option<WeightFormat> {
+    if ty == TypeId::Q4_0 && pruned && is_sparse_shape(columns, rows) {
+        return Some(WeightFormat::Sparse(32));
     }
+    kind(ty, data, columns).map(|(weights, scales)| WeightFormat::Dense(weights, scales))
 }
 
 /// Bytes of the memories of a matrix of `rows` x `columns` in the file: codes, metadata where there are such, scales.
@@ -83,11 +92,15 @@ pub fn bytes(form: WeightFormat, rows: usize, columns: usize) -> Result<Vec<usiz
 /// # Errors
 /// A type that has no such layout, data of another length, a matrix beyond all memory.
 pub fn pack(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Coded, PackError> {
-    let Some((weights, _)) = kind(ty) else {
+    let Some((weights, kept)) = kind(ty, data, columns) else {
         let name = ty.to_string();
         return Err(PackError::Type { name });
     };
-    let Turned { codes, scales, groups } = turned(ty, data, rows, columns)?;
+    let Turned { codes, mut scales, mut groups } = turned(ty, data, rows, columns)?;
+    if kept == Scales::Groups(32 * BLOCKS) {
+        groups /= BLOCKS;
+        scales = (0..groups).flat_map(|group| scales[group * BLOCKS * rows..][..rows].to_vec()).collect();
+    }
     Ok(Coded {
         codes: match weights {
             Weights::TwoBits => trirun::pack_pairs(&codes, columns, rows)?,
@@ -186,12 +199,12 @@ mod tests {
     #[test]
     fn sizes_are_counted_before_anything_is_packed() {
         for (ty, rows, columns) in
-            [(TypeId::TQ2_0, 1, 256), (TypeId::TQ2_0, 65, 768), (TypeId::Q4_0, 63, 32), (TypeId::Q4_0, 130, 96)]
+            [(TypeId::TQ2_0, 1, 256), (TypeId::TQ2_0, 65, 768), (TypeId::Q4_0, 63, 32), (TypeId::Q4_0, 130, 96), (TypeId::Q4_0, 65, 256)]
         {
             let info = ty.info().expect("a type");
             let data = vec![0; rows * columns / info.block * info.bytes];
             let packed = pack(ty, &data, rows, columns).expect("a layout");
-            let form = form(ty, rows, columns, false).expect("a form");
+            let form = form(ty, &data, rows, columns, false).expect("a form");
             let bytes = bytes(form, rows, columns).expect("sizes");
             assert_eq!(bytes, [4 * packed.codes.len(), 2 * packed.scales.len()]);
             assert!(pack(ty, &data[1..], rows, columns).is_err());
@@ -214,9 +227,9 @@ mod tests {
     #[test]
     fn pruned_matrices_take_three_memories_and_say_where_they_are_not() {
         let (rows, columns) = (128, 96);
-        let form = form(TypeId::Q4_0, rows, columns, true).expect("a form");
-        assert_eq!((form, form.memories()), (WeightFormat::Sparse(32), 3));
         let mut data = pruned(rows, columns);
+        let form = form(TypeId::Q4_0, &data, rows, columns, true).expect("a form");
+        assert_eq!((form, form.memories()), (WeightFormat::Sparse(32), 3));
         let packed = pack_pruned(&data, rows, columns).expect("a layout");
         let sizes = [4 * packed.codes.values.len(), 2 * packed.codes.metadata.len(), 2 * packed.scales.len()];
         assert_eq!(bytes(form, rows, columns), Ok(sizes.to_vec()));
@@ -230,9 +243,29 @@ mod tests {
     #[test]
     fn other_types_and_shapes_are_dense_whatever_the_file_says() {
         for (ty, rows, columns) in [(TypeId::Q4_0, 96, 64), (TypeId::TQ2_0, 64, 256)] {
-            let dense = kind(ty).map(|(weights, scales)| WeightFormat::Dense(weights, scales));
-            assert_eq!(form(ty, rows, columns, true), dense);
+            let dense = kind(ty, &[], columns).map(|(weights, scales)| WeightFormat::Dense(weights, scales));
+            assert_eq!(form(ty, &[], rows, columns, true), dense);
         }
-        assert_eq!(form(TypeId::Q8_0, 64, 64, true), None);
+        assert_eq!(form(TypeId::Q8_0, &[], 64, 64, true), None);
+    }
+
+    /// Four blocks of the same scale are a group; one bit of one scale, or a row that ends within a group, and none is.
+    #[test]
+    fn blocks_that_share_scales_are_groups_of_128() {
+        let (rows, columns) = (3, 256);
+        let mut data: Vec<u8> = (0..rows * columns / 32 * 18).map(|i| (i * 73 + 29) as u8).collect();
+        for (i, block) in data.chunks_exact_mut(18).enumerate() {
+            block[..2].copy_from_slice(&[(i / 4) as u8, 0x30]);
+        }
+        let groups = |data: &[u8], columns| kind(TypeId::Q4_0, data, columns).map(|(_, scales)| scales);
+        assert_eq!(groups(&data, columns), Some(Scales::Groups(128)));
+        let (whole, codes) = (pack(TypeId::Q4_0, &data, rows, columns), turned(TypeId::Q4_0, &data, rows, columns));
+        let scales: Vec<u16> = [0, 2, 4, 1, 3, 5].map(|group| 0x3000 | group).to_vec();
+        let wanted = fast::group_scales(&scales, 2, rows).expect("scales");
+        assert_eq!(whole.expect("a layout").scales, wanted);
+        assert_eq!(codes.expect("codes").groups, 8);
+        assert_eq!(groups(&data, 192), Some(Scales::Groups(32)));
+        data[7 * 18] ^= 1;
+        assert_eq!(groups(&data, columns), Some(Scales::Groups(32)));
     }
 }

@@ -202,8 +202,8 @@ impl<'a> Store<'a> {
         matrix: Matrix<'a>,
         pruned: bool,
     ) -> Result<Option<Placed>, ProgramError> {
-        let Matrix { ty, rows, columns, .. } = matrix;
-        let Some(form) = coded::form(ty, rows, columns, pruned) else {
+        let Matrix { ty, rows, columns, data, .. } = matrix;
+        let Some(form) = coded::form(ty, data, rows, columns, pruned) else {
             return Ok(None);
         };
         checked(&matrix)?;

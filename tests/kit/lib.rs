@@ -4,6 +4,7 @@
 //! Everything here is for tests: what cannot be done is a panic that names the file.
 
 pub mod archs;
+pub mod dense;
 pub mod gguf;
 pub mod golden;
 pub mod hub;

@@ -198,9 +198,13 @@ mod tests {
 
     #[test]
     fn sizes_are_counted_before_anything_is_packed() {
-        for (ty, rows, columns) in
-            [(TypeId::TQ2_0, 1, 256), (TypeId::TQ2_0, 65, 768), (TypeId::Q4_0, 63, 32), (TypeId::Q4_0, 130, 96), (TypeId::Q4_0, 65, 256)]
-        {
+        for (ty, rows, columns) in [
+            (TypeId::TQ2_0, 1, 256),
+            (TypeId::TQ2_0, 65, 768),
+            (TypeId::Q4_0, 63, 32),
+            (TypeId::Q4_0, 130, 96),
+            (TypeId::Q4_0, 65, 256),
+        ] {
             let info = ty.info().expect("a type");
             let data = vec![0; rows * columns / info.block * info.bytes];
             let packed = pack(ty, &data, rows, columns).expect("a layout");

@@ -4,6 +4,7 @@
 
 mod anyprec;
 mod anyprec_run;
+mod dense;
 #[cfg(target_os = "linux")]
 mod device;
 mod encoder;

@@ -30,6 +30,24 @@ INLINE float sigmoid(float x, const u64 *powers) {
   return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf_of(-x, powers)));
 }
 
+// ln(x) with glibc's values, for positive normal numbers, infinity and NaN: `logs` has 1 / c and ln c for the middle c of each of 16
+// intervals. Its products and sums are fused where those of glibc are.
+INLINE float log_of(float x, const u64 *logs) {
+  if (is_nan(x) || x == INFINITE)
+    return x;
+  if (x == 1.0f)
+    return 0.0f;
+  const u32 from = __float_as_uint(x) - 0x3f330000;
+  const double exponent = (double)((int)from >> 23);
+  const double mantissa = (double)__uint_as_float(__float_as_uint(x) - (from & 0xff800000));
+  const u64 *of = logs + 2 * (from >> 19 & 15);
+  const double r = __fma_rn(mantissa, __longlong_as_double((long long)of[0]), -1.0);
+  const double y0 = __fma_rn(exponent, __longlong_as_double(0x3fe62e42fefa39ef), __longlong_as_double((long long)of[1]));
+  const double r2 = __dmul_rn(r, r);
+  const double y = __fma_rn(__longlong_as_double(0x3fd5575b0be00b6a), r, __longlong_as_double(0xbfdffffef20a4123));
+  return (float)__fma_rn(__fma_rn(__longlong_as_double(0xbfd00ea348b88334), r2, y), r2, __dadd_rn(y0, r));
+}
+
 // y 2^k by adding to the exponent field.
 INLINE float times_power(float y, int k) { return __uint_as_float(__float_as_uint(y) + ((u32)k << 23)); }
 

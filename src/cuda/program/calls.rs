@@ -2,7 +2,7 @@
 
 use super::memory::{Quants, Value};
 use super::operation::{Attend, OfChosen, Operation, Placed};
-use super::{Call, Operand, Program, ProgramError, fixed};
+use super::{Call, whole, Operand, Program, ProgramError, fixed};
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
@@ -64,6 +64,10 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
                 let row = scores(program, a)?;
                 most = most.max(row * at_once(row).min(limits.tokens));
             }
+            Operation::Whole(a) => {
+                let row = whole::scores(limits.tokens, a)?;
+                most = most.max(row * at_once(row).min(limits.tokens));
+            }
             _ => {}
         }
     }
@@ -92,7 +96,7 @@ fn scores(program: &Program, a: &Attend) -> Result<usize, ProgramError> {
 }
 
 /// Tokens whose scores are computed by one launch.
-fn at_once(row: usize) -> usize {
+pub(super) fn at_once(row: usize) -> usize {
     (SCORES / row.max(1)).clamp(1, MOST_BLOCKS)
 }
 
@@ -114,6 +118,11 @@ impl Pass<'_> {
     /// The memory of a value.
     pub(super) fn at(&self, number: usize) -> Operand {
         Operand::Memory(self.value(number).memory, 0)
+    }
+
+    /// Floats of a row of weights.
+    pub(super) fn floats(&self, number: usize) -> usize {
+        self.program.memories[number].bytes / 4
     }
 
     /// The power of two that is the positions of a page.
@@ -235,6 +244,8 @@ impl Pass<'_> {
                 self.launch((ATTENTION, "store"), blocks, (OF_HEADS, 0), operands)
             }
             Operation::Attend(attend) => self.attend(&attend),
+            Operation::Whole(whole) => self.whole(&whole),
+            Operation::Between(ref between) => self.between(between),
             Operation::Gelu { table, gate, up } => {
                 let (x, table) = (self.at(gate), memory(table));
                 match up {

@@ -13,7 +13,7 @@ impl<'a> Recorder<'a> {
         self.operations.push(Operation::Apply { function, x: x.0, y: y.map(|y| y.0), powers });
     }
 
-    fn same_shape(&self, what: &str, x: Span, y: Span) -> Result<(), ProgramError> {
+    pub(super) fn same_shape(&self, what: &str, x: Span, y: Span) -> Result<(), ProgramError> {
         let shape = |x: Span| (self.rows(x), self.columns(x));
         match shape(x) == shape(y) {
             true => Ok(()),
@@ -89,7 +89,7 @@ impl<'a> Recorder<'a> {
     /// Widths that do not divide a row, values that no buffer holds.
     pub fn split(&mut self, x: Span, widths: &[usize]) -> Result<Vec<Span>, ProgramError> {
         let (columns, row) = (self.columns(x), widths.iter().sum::<usize>());
-        if row == 0 || !columns.is_multiple_of(row) || widths.contains(&0) {
+        if row == 0 || !columns.is_multiple_of(row) {
             return Err(ProgramError::Missing(format!("parts {widths:?} of {columns} columns")));
         }
         let mut place = 0;
@@ -102,6 +102,18 @@ impl<'a> Recorder<'a> {
             place += width;
         }
         Ok(parts)
+    }
+
+    /// A copy, for an operation that writes over its input.
+    ///
+    /// # Errors
+    /// A value that no buffer holds.
+    pub fn copied(&mut self, x: Span) -> Result<Span, ProgramError> {
+        let width = self.columns(x);
+        let to = self.value(self.rows(x), width)?;
+        let part = Part { width, from: [width, 0], to: [width, 0] };
+        self.operations.push(Operation::Copy { from: x.0, part, to: to.0 });
+        Ok(to)
     }
 
     /// The reverse: rows that join parts of these widths side by side.

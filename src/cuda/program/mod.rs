@@ -6,6 +6,7 @@
 //! of a pass. Nothing is packed or allocated before the sizes are known, so a model that is too large is refused by its
 //! [table](Program::table). [`crate::run`] runs a program on a [device](crate::device).
 
+mod between;
 mod calls;
 mod calls_experts;
 mod functions;
@@ -19,7 +20,9 @@ mod plane_matrix;
 mod planes;
 mod record;
 mod record_experts;
+mod whole;
 
+pub use between::Streams;
 pub(crate) use launches::fixed;
 pub use launches::{Call, Limits, Operand, ProgramError};
 pub use matrix::{Matrix, Weights, embeds};

@@ -2,8 +2,10 @@
 
 use trine_formats::types::TypeId;
 
+use super::between::Between;
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
+use super::whole::Whole;
 use crate::fast::WeightFormat;
 
 /// The function of a gate.
@@ -193,6 +195,10 @@ pub(super) enum Operation {
         heads: usize,
     },
     Attend(Attend),
+    /// Attention in both directions.
+    Whole(Whole),
+    /// What few models have between products.
+    Between(Between),
     /// GELU by its table.
     Gelu {
         table: usize,
@@ -323,6 +329,8 @@ impl Operation {
             }
             Operation::Store { from, .. } => all(&[*from]),
             Operation::Attend(a) => all(&[a.queries, a.to]),
+            Operation::Whole(a) => all(&[a.queries, a.keys, a.values, a.to]),
+            Operation::Between(between) => all(&between.values()),
             Operation::Choose(c) => all(&[c.scores, c.chosen, c.weights]),
             Operation::List { chosen, list } => all(&[*chosen, *list]),
             Operation::ProductOfChosen { from, who, to, .. } => all(&[*from, *who, *to]),

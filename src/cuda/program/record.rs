@@ -17,8 +17,8 @@ pub struct Span(pub(super) usize);
 /// Angles of one kind of layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rotation {
-    memory: usize,
-    pairs: usize,
+    pub(super) memory: usize,
+    pub(super) pairs: usize,
     neighbours: bool,
 }
 

@@ -3,7 +3,7 @@
 use super::ProgramError;
 use super::matrix::Matrix;
 use super::memory::RowCount;
-use super::operation::{Choose, Claim, Gating, OfChosen, Operation};
+use super::operation::{Choose, Claim, Gating, OfChosen, Operation, Part};
 use super::record::{Recorder, Span, quants_for};
 use crate::plan::is_listed;
 
@@ -175,6 +175,30 @@ impl<'a> Recorder<'a> {
         };
         let to = self.value(RowCount::Chosen(chosen.used), matrix.rows)?;
         self.operations.push(Operation::ProductOfChosen { matrix, from, who, to: to.0 });
+        Ok(to)
+    }
+
+    /// Multiplies the rows of heads, which lie side by side in every row of `x`, each by the matrix of its head.
+    ///
+    /// # Errors
+    /// Those of [`Recorder::product_of_chosen`]; rows that are no such heads.
+    pub fn product_by_head(&mut self, matrices: &[Matrix<'a>], x: Span) -> Result<Span, ProgramError> {
+        let (heads, columns) = (matrices.len(), self.columns(x));
+        if heads == 0 || self.rows(x) != RowCount::Tokens || !columns.is_multiple_of(heads) {
+            return Err(ProgramError::Missing(format!("matrices of {heads} heads for rows of {columns}")));
+        }
+        let numbers = self.number_heads(heads)?.0;
+        let chosen = Chosen { numbers, weights: numbers, experts: heads, used: heads };
+        let x = self.reshaped(x, RowCount::Chosen(heads), columns / heads)?;
+        let y = self.product_of_chosen(matrices, x, &chosen)?;
+        self.reshaped(y, RowCount::Tokens, heads * matrices[0].rows)
+    }
+
+    /// The same elements in rows of other lengths.
+    fn reshaped(&mut self, from: Span, rows: RowCount, columns: usize) -> Result<Span, ProgramError> {
+        let to = self.value(rows, columns)?;
+        let part = Part { width: columns, from: [columns, 0], to: [columns, 0] };
+        self.operations.push(Operation::Copy { from: from.0, part, to: to.0 });
         Ok(to)
     }
 

@@ -1,5 +1,6 @@
 //! A GPU that carries out the last blocks of a model, behind those that stay on the processor.
 
+mod between;
 mod experts;
 mod offload;
 mod record;

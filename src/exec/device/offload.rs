@@ -8,7 +8,7 @@ use trine_cuda::run::{Failure, Host, Passes};
 
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
-use crate::program::{Program, RopeKind};
+use crate::program::{Program, RopeKind, Temperature};
 
 pub use trine_cuda::program::Limits;
 
@@ -92,14 +92,32 @@ pub(super) struct Recorded<'a> {
     pub angles: Angles,
 }
 
-/// Which of a model's position embeddings each table of angles holds.
+/// A table of pairs of numbers for each position.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum PositionTable {
+    /// Cosines and sines of a position embedding.
+    Rope(RopeKind),
+    /// A factor, and a zero beside it.
+    Factor(Temperature),
+}
+
+/// The tables that a model's passes want, by number.
 #[derive(Clone, Debug)]
-pub(super) struct Angles(pub(super) Vec<RopeKind>);
+pub(super) struct Angles(pub(super) Vec<PositionTable>);
 
 impl Angles {
-    /// The position embedding in table number `kind`.
-    pub fn of(&self, kind: usize) -> Option<RopeKind> {
-        self.0.get(kind).copied()
+    /// The pairs of table number `kind` at a position, of which `ropes` gives those of position embeddings.
+    pub fn at(
+        &self,
+        kind: usize,
+        position: usize,
+        ropes: &dyn Fn(RopeKind, usize) -> Vec<(f32, f32)>,
+    ) -> Vec<(f32, f32)> {
+        match self.0.get(kind) {
+            Some(PositionTable::Rope(kind)) => ropes(*kind, position),
+            Some(PositionTable::Factor(factor)) => vec![(factor.at(position), 0.0)],
+            None => Vec::new(),
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Processor {
         }
         let logits = program.bound().map_or(program.logits(), |(unbounded, _)| unbounded);
         let logits = recording.rows(logits)?;
-        let angles = Angles(recording.rotations.iter().map(|(kind, _)| *kind).collect());
+        let angles = Angles(recording.rotations.iter().map(|(table, _)| *table).collect());
         let (program, weights) = recording.recorder.finish(logits)?;
         Ok(Recorded { program, weights, start, angles })
     }
@@ -77,8 +77,8 @@ impl<'a> Tape<'a> {
     }
 
     /// The first input of operation number `at`, which writes over it. Other operations that read it are recorded
-    /// before.
-    fn own(&mut self, at: usize) -> Result<Span, ProgramError> {
+    /// before; where that cannot be, it is a copy.
+    pub(super) fn own(&mut self, at: usize) -> Result<Span, ProgramError> {
         let x = self.program.operations()[at].inputs[0];
         for later in at + 1..self.end {
             let operation = &self.program.operations()[later];
@@ -88,9 +88,10 @@ impl<'a> Tape<'a> {
                 self.run(later)?;
             }
         }
+        let rows = self.rows(x)?;
         match self.is_wanted(x, at) {
-            true => missing(format!("{} of a value that is read again", self.program.operations()[at].op.name())),
-            false => self.rows(x),
+            true => self.recorder.copied(rows),
+            false => Ok(rows),
         }
     }
 
@@ -151,12 +152,18 @@ impl<'a> Tape<'a> {
                 self.set(outputs[0], x);
             }
             Op::Split(widths) => {
-                let parts = self.recorder.split(self.rows(inputs[0])?, widths)?;
-                outputs.iter().zip(parts).for_each(|(&output, part)| self.set(output, part));
+                // parts of no elements are nowhere
+                let some: Vec<usize> = widths.iter().copied().filter(|width| *width > 0).collect();
+                let parts = self.recorder.split(self.rows(inputs[0])?, &some)?;
+                let outputs = outputs.iter().zip(widths).filter(|(_, width)| **width > 0);
+                outputs.zip(parts).for_each(|((&output, _), part)| self.set(output, part));
             }
             Op::Join(widths) => {
-                let parts = inputs.iter().map(|&input| self.rows(input)).collect::<Result<Vec<_>, _>>()?;
-                let y = self.recorder.join(&parts, widths)?;
+                let some = inputs.iter().zip(widths).filter(|(_, width)| **width > 0);
+                let some = some.map(|(&input, &width)| Ok((self.rows(input)?, width)));
+                let some = some.collect::<Result<Vec<_>, ProgramError>>()?;
+                let (parts, widths): (Vec<Span>, Vec<usize>) = some.into_iter().unzip();
+                let y = self.recorder.join(&parts, &widths)?;
                 self.set(outputs[0], y);
             }
             Op::Repeat { width, times } => {
@@ -240,7 +247,7 @@ impl<'a> Tape<'a> {
                 let y = self.recorder.combine(self.rows(inputs[0])?, &chosen, *weighed)?;
                 self.set(outputs[0], y);
             }
-            other => return missing(format!("the operation {}", other.name())),
+            _ => self.between(at)?,
         }
         self.done[at] = true;
         Ok(())
@@ -260,6 +267,10 @@ fn writes_over(op: &Op, first: bool) -> bool {
             | Op::Split(_)
             | Op::Join(_)
             | Op::Repeat { .. }
+            | Op::Fill(_)
+            | Op::ProductsByHead(_)
+            | Op::SumStreams(_)
+            | Op::ReadStreams(_)
             | Op::Take
     );
     first && !fresh

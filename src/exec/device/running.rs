@@ -78,10 +78,7 @@ impl Running<'_> {
             Start::Tokens => Input::Tokens(behind.tokens),
             Start::Rows => Input::Rows(behind.rows),
         };
-        let angles = |kind: usize, position: usize| match ropes.of(kind) {
-            Some(kind) => (behind.angles)(kind, position),
-            None => Vec::new(),
-        };
+        let angles = |kind: usize, position: usize| ropes.at(kind, position, behind.angles);
         Ok(passes.pass(input, &parts, behind.bits, &angles)?)
     }
 

@@ -3,6 +3,7 @@
 use trine_cuda::planes::Path;
 use trine_cuda::program::{Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span};
 
+use super::offload::PositionTable;
 use crate::exec::processor::Processor;
 use crate::kernels::bitplane::NumberPath;
 use crate::kernels::elements::gelu_table;
@@ -11,7 +12,7 @@ use crate::ops::activation::Activation;
 use crate::ops::attention::ScoreRules;
 use crate::ops::norm::{Kind, Norm};
 use crate::ops::rope::Pairing;
-use crate::program::{Attend, MatrixId, Product, Program, RopeKind, Value};
+use crate::program::{Attend, MatrixId, Product, Program, RopeKind, Temperature, Value};
 
 /// Says which operation no kernel does.
 pub fn missing<T>(what: impl Into<String>) -> Result<T, ProgramError> {
@@ -36,8 +37,8 @@ pub struct Tape<'a> {
     pub places: Vec<Option<Place>>,
     /// True for each operation that is recorded.
     pub done: Vec<bool>,
-    /// The position embeddings that some operation uses, in the order of the tables of angles.
-    pub rotations: Vec<(RopeKind, Rotation)>,
+    /// The tables by position that some operation uses, in their order.
+    pub rotations: Vec<(PositionTable, Rotation)>,
 }
 
 impl<'a> Tape<'a> {
@@ -149,6 +150,15 @@ impl<'a> Tape<'a> {
     fn other_gate(&mut self, f: Activation, gate: Span, up: Option<Span>) -> Result<(), ProgramError> {
         match (f, up) {
             (Activation::OpenAiSwiglu, Some(up)) => self.recorder.clamped_silu([gate, up], [7.0, 1.702, 1.0], &EXP2_32),
+            // A sum with minus zero is exact.
+            (Activation::ClampedSilu(limit), Some(up)) => {
+                self.recorder.clamped_silu([gate, up], [limit, 1.0, -0.0], &EXP2_32)
+            }
+            (Activation::LimitedSilu(limit), Some(up)) => self.recorder.limited_silu([gate, up], limit),
+            (Activation::Tanh, None) => {
+                self.recorder.tanh(gate);
+                Ok(())
+            }
             (Activation::Xielu(numbers), None) => {
                 self.recorder.xielu(gate, numbers);
                 Ok(())
@@ -158,18 +168,33 @@ impl<'a> Tape<'a> {
     }
 
     pub fn rotation(&mut self, kind: RopeKind) -> Result<Rotation, ProgramError> {
-        if let Some((_, rotation)) = self.rotations.iter().find(|(k, _)| *k == kind) {
+        let rope = &self.processor.ropes.of(self.n_ctx)[kind as usize];
+        self.by_position(PositionTable::Rope(kind), rope.n_rot / 2, rope.pairing == Pairing::Adjacent)
+    }
+
+    /// A table with a factor for each position.
+    pub fn factors(&mut self, factor: Temperature) -> Result<Rotation, ProgramError> {
+        self.by_position(PositionTable::Factor(factor), 1, false)
+    }
+
+    /// A table of pairs by position, which is there once.
+    fn by_position(
+        &mut self,
+        table: PositionTable,
+        pairs: usize,
+        neighbours: bool,
+    ) -> Result<Rotation, ProgramError> {
+        if let Some((_, rotation)) = self.rotations.iter().find(|(t, _)| *t == table) {
             return Ok(*rotation);
         }
-        let rope = &self.processor.ropes.of(self.n_ctx)[kind as usize];
-        let rotation = self.recorder.rotation(rope.n_rot / 2, rope.pairing == Pairing::Adjacent)?;
-        self.rotations.push((kind, rotation));
+        let rotation = self.recorder.rotation(pairs, neighbours)?;
+        self.rotations.push((table, rotation));
         Ok(rotation)
     }
 
     pub fn attend(&mut self, qkv: [Span; 3], attend: &'a Attend) -> Result<Span, ProgramError> {
         if attend.both_ways {
-            return missing("attention in both directions");
+            return self.attend_whole(qkv, attend);
         }
         let mut rules = Rules::default();
         if let Some(ScoreRules { cap, slopes, sinks, relative, back }) = &attend.rules {
@@ -179,13 +204,27 @@ impl<'a> Tape<'a> {
             let sinks = (!sinks.is_empty()).then_some((&sinks[..], &EXP2_32));
             rules = Rules { cap: *cap, slopes, sinks };
         }
-        let heads = Heads {
-            queries: attend.heads.queries,
-            keys: attend.heads.keys,
-            key_size: attend.heads.size,
-            value_size: attend.value_size,
-        };
         let window = attend.window.map(|w| (w.size, w.chunked));
-        self.recorder.attend(qkv, heads, attend.scale, window, &rules)
+        self.recorder.attend(qkv, heads(attend), attend.scale, window, &rules)
+    }
+
+    /// Attention in both directions.
+    fn attend_whole(&mut self, qkv: [Span; 3], attend: &'a Attend) -> Result<Span, ProgramError> {
+        let slopes: &[f32] = match &attend.rules {
+            None => &[],
+            Some(ScoreRules { cap: None, slopes, sinks, relative: None, back: None }) if sinks.is_empty() => slopes,
+            Some(_) => return missing("rules of scores of attention in both directions"),
+        };
+        let reach = attend.window.map(|window| window.size / 2);
+        self.recorder.attend_whole(qkv, heads(attend), (attend.scale, reach), slopes, &EXP2_32)
+    }
+}
+
+fn heads(attend: &Attend) -> Heads {
+    Heads {
+        queries: attend.heads.queries,
+        keys: attend.heads.keys,
+        key_size: attend.heads.size,
+        value_size: attend.value_size,
     }
 }

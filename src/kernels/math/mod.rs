@@ -10,7 +10,7 @@ mod power;
 mod trig;
 
 pub use hyperbolic::{expm1f, tanhf};
-pub use logarithm::logf;
+pub use logarithm::{LOG_16, logf};
 pub use power::{log2f, powf};
 pub use trig::sincosf;
 

@@ -99,7 +99,7 @@ pub const QUANTIZE: Text = text!("quantize");
 /// Rotary embedding, keys and values, and attention over them.
 pub const ATTENTION: Text = text!("attention");
 
-/// What few models have between products.
+/// Operations between products that few models have.
 pub const BETWEEN: Text = text!("between");
 
 /// Attention in both directions.
@@ -109,14 +109,13 @@ pub const WHOLE: Text = text!("whole");
 pub const GATE: Text = text!("gate");
 
 /// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 14] = [
-    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, TERNARY, WHOLE,
-];
+pub const EXACT: [Text; 14] =
+    [ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, TERNARY, WHOLE];
 
 /// All files, by name.
 pub const ALL: [Text; 16] = [
-    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PLANES, PREFILL, QUANTIZE, SPARSE, TERNARY,
-    WHOLE,
+    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PLANES, PREFILL, QUANTIZE, SPARSE,
+    TERNARY, WHOLE,
 ];
 
 /// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.

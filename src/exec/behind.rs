@@ -1,13 +1,13 @@
-//! Input of a GPU that runs the last blocks of a model.
+//! Input of GPUs that run the last blocks of a model.
 
-use crate::program::RopeKind;
+use crate::program::{RopeKind, Value};
 
-/// A pass behind the blocks that the processor runs, for a GPU.
+/// A pass behind the blocks that the processor runs, for GPUs.
 pub struct Behind<'a> {
     /// The tokens of its rows.
     pub tokens: &'a [u32],
-    /// Residual stream behind those blocks, `[tokens][n_embd]`.
-    pub rows: &'a [f32],
+    /// The values behind those blocks that later ones read, `[tokens][columns]` each: the residual stream, and others.
+    pub rows: &'a [(Value, &'a [f32])],
     /// Bits of any-precision weights; any number where there are none.
     pub bits: u8,
     /// Cosine and sine of every pair of a position embedding, at a position.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use super::behind::Behind;
 use super::processor::Processor;
@@ -41,12 +42,12 @@ pub struct Limits {
 }
 
 /// How a program is recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Recording<'a> {
     /// Limits of a pass.
     pub limits: Limits,
-    /// The first block.
-    pub first: usize,
+    /// The blocks.
+    pub blocks: Range<usize>,
     /// The types of keys and values.
     pub cache: CacheTypes,
     /// The names of the matrices that the file calls pruned.
@@ -63,6 +64,10 @@ pub struct OnDevice(());
 /// The GPU of an engine while a step uses it. No value has this type.
 pub struct Running<'a>(Infallible, PhantomData<&'a ()>);
 
+/// A GPU. No value has this type.
+#[derive(Clone, Debug)]
+pub struct Gpu(Infallible);
+
 /// Checks that a GPU has a kernel for each operation.
 ///
 /// # Errors
@@ -74,6 +79,11 @@ pub fn check(_: &Processor, _: &Program, _: Recording<'_>) -> Result<(), DeviceE
 impl Offload {
     /// The first of the blocks that the GPU runs.
     pub fn first(&self, _: usize) -> usize {
+        match self.device {}
+    }
+
+    /// The blocks of each GPU.
+    pub fn parts(&self, _: usize) -> Vec<(&Gpu, Range<usize>)> {
         match self.device {}
     }
 

@@ -73,7 +73,7 @@ struct Inner {
     /// The forward pass.
     program: Program,
     /// The operation before which the processor's part of the blocks ends, and the residual stream there.
-    handover: (usize, Value),
+    handover: (usize, Vec<Value>),
     /// The weights, where the processor has them.
     processor: Processor,
     /// The tensors that rows are multiplied by.
@@ -125,7 +125,7 @@ impl Inner {
             anyprec: self.anyprec.clone(),
             widely: self.widely,
             sections: Vec::new(),
-            handover: (program.body().end, program.stream()),
+            handover: (program.body().end, vec![program.stream()]),
             program,
             processor,
             multiplied: BTreeSet::new(),
@@ -222,8 +222,8 @@ impl Weights {
         let offload = options.offload.clone().filter(|_| layers > 0);
         let here = offload.as_ref().map_or(config.n_layer, |offload| offload.first(config.n_layer));
         let handover = match program.blocks().get(here) {
-            Some(block) => (block.start, program.entering(block.start)[0]),
-            None => (program.body().end, program.stream()),
+            Some(block) => (block.start, program.entering(block.start)),
+            None => (program.body().end, vec![program.stream()]),
         };
         let mut inner = Inner {
             config,
@@ -303,8 +303,8 @@ impl Weights {
         bytes
     }
 
-    /// The residual stream, `[tokens][columns]`, or several side by side, behind all blocks that are not on a GPU, of
-    /// one pass, whose `tokens` are those of the rows of `parts`; beside it the inputs of blocks that are kept. Keys and values are stored; the sequences' lengths
+    /// The residual stream, `[tokens][columns]`, or several side by side, behind all blocks that are not on a GPU, and
+    /// what else those on a GPU read ([`Weights::handed_over`]), of one pass, whose `tokens` are those of the rows of `parts`; beside it the inputs of blocks that are kept. Keys and values are stored; the sequences' lengths
     /// are the caller's to advance.
     ///
     /// Runs on the current pool.
@@ -316,8 +316,14 @@ impl Weights {
         tokens: &[u32],
         parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
-    ) -> Result<(Floats, Vec<Floats>), Cancelled> {
-        self.inner.processor.run(&self.inner.program, self.inner.handover, tokens, parts, options)
+    ) -> Result<(Vec<Floats>, Vec<Floats>), Cancelled> {
+        let (end, wanted) = &self.inner.handover;
+        self.inner.processor.run(&self.inner.program, (*end, wanted), tokens, parts, options)
+    }
+
+    /// The values that [`Weights::residual`] gives.
+    pub(crate) fn handed_over(&self) -> &[Value] {
+        &self.inner.handover.1
     }
 
     /// The hidden states of the rows of `x`: the residual stream behind the last norm, of which logits are made.

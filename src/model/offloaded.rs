@@ -1,12 +1,14 @@
-//! The part of a model that a GPU runs.
+//! The part of a model that GPUs run.
+
+use std::ops::Range;
 
 use super::{Inner, ModelError, Weights};
 use crate::exec::{self, DeviceError, Limits, Offloaded, Recording};
 use crate::program::RopeKind;
 
 impl Inner {
-    fn recording(&self, limits: Limits, first: usize) -> Recording<'_> {
-        Recording { limits, first, cache: self.cache, halves: self.halves.as_ref() }
+    fn recording(&self, limits: Limits, blocks: Range<usize>) -> Recording<'_> {
+        Recording { limits, blocks, cache: self.cache, halves: self.halves.as_ref() }
     }
 }
 
@@ -30,16 +32,22 @@ impl Weights {
     /// The first operation that no kernel does, by name; sizes that a GPU does not have.
     pub fn check_on_device(&self, limits: Limits, first: usize) -> Result<(), DeviceError> {
         let inner = &*self.inner;
-        exec::check(&inner.processor, &inner.program, inner.recording(limits, first))
+        let all = inner.program.blocks().len() + 1;
+        exec::check(&inner.processor, &inner.program, inner.recording(limits, first..all))
     }
 
     /// Checks that the GPU has a kernel for each operation of its part. Nothing is allocated there.
     pub(super) fn check_offload(&self) -> Result<(), ModelError> {
-        let Some(first) = self.inner.first_offloaded() else {
+        let inner = &*self.inner;
+        let Some(offload) = &inner.offload else {
             return Ok(());
         };
         let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1 };
-        self.check_on_device(least, first).map_err(ModelError::Offload)
+        let parts = offload.parts(inner.program.blocks().len());
+        let mut checked = parts
+            .into_iter()
+            .map(|(_, blocks)| exec::check(&inner.processor, &inner.program, inner.recording(least, blocks)));
+        checked.try_for_each(|part| part).map_err(ModelError::Offload)
     }
 
     /// Starts the GPU's part, with memory for passes within `limits`; `None` where it runs nothing.
@@ -49,6 +57,7 @@ impl Weights {
     pub(crate) fn start(&self, limits: Limits) -> Option<Result<Offloaded, DeviceError>> {
         let inner = &*self.inner;
         let (offload, first) = (inner.offload.as_ref()?, inner.first_offloaded()?);
-        Some(offload.start(&inner.processor, &inner.program, inner.recording(limits, first)))
+        let all = inner.program.blocks().len() + 1;
+        Some(offload.start(&inner.processor, &inner.program, inner.recording(limits, first..all)))
     }
 }

@@ -275,7 +275,7 @@ impl Engine {
         let given = self.model.reads_hidden();
         assert_eq!(options.hidden.len(), rows * given, "a hidden state for every token");
         let begun = segments.iter().any(|s| !s.seq.is_empty());
-        if self.model.attends_both_ways() && (begun || rows > options.n_ubatch) {
+        if self.model.attends_both_ways() && (begun || rows > n_ubatch) {
             return Err(StepError::NotWhole(rows));
         }
         let stores = usize::from(!self.model.borrows_keys());
@@ -386,12 +386,14 @@ impl Engine {
             }
             parts.push(kv::SequenceRows { seq: &mut *segment.seq, rows: first..tokens.len() });
         }
-        let (residual, kept) = self.model.residual(&tokens, &mut parts, options)?;
+        let (values, kept) = self.model.residual(&tokens, &mut parts, options)?;
         let mut stream = Vec::new();
         if let Some(device) = &mut device {
             let angles = |kind, position| self.model.angles(kind, options.n_ctx, position);
             let bits = options.setting.bits;
-            device.pass(&Behind { tokens: &tokens, rows: &residual, bits, angles: &angles }, &parts)?;
+            let named = self.model.handed_over().iter().copied();
+            let rows: Vec<_> = named.zip(values.iter().map(|rows| &rows[..])).collect();
+            device.pass(&Behind { tokens: &tokens, rows: &rows, bits, angles: &angles }, &parts)?;
             if !hidden.is_empty() {
                 stream = device.stream()?;
             }
@@ -401,7 +403,7 @@ impl Engine {
         }
         let program = self.model.program();
         let [n, of_hidden] = [program.stream(), program.hidden()].map(|value| program.shape(value).columns);
-        let x: &[f32] = if stream.is_empty() { &residual } else { &stream };
+        let x: &[f32] = if stream.is_empty() { &values[0] } else { &stream };
         let rows = |list: &[(usize, usize, usize)]| -> Vec<f32> {
             let rows = list.iter().flat_map(|&(row, ..)| &x[row * n..][..n]);
             rows.copied().collect()

@@ -73,7 +73,7 @@ api! {
     }
 
     fn cuInit(state, flags: c_uint) {
-        if flags != 0 || state.plan.devices == 0 {
+        if flags != 0 || state.devices.is_empty() {
             return Err(NO_DEVICE);
         }
         state.initialized = true;
@@ -124,29 +124,32 @@ api! {
         Ok(())
     }
 
-    fn cuDeviceTotalMem_v2(state, bytes: *mut usize, _device: c_int) {
+    fn cuDeviceTotalMem_v2(state, bytes: *mut usize, device: c_int) {
         state.ready()?;
+        let all = state.plan.memory(usize::try_from(device).unwrap_or(0));
         // SAFETY: the caller's.
-        unsafe { give(bytes, state.plan.memory) };
+        unsafe { give(bytes, all) };
         Ok(())
     }
 
-    fn cuDevicePrimaryCtxRetain(state, context: *mut *mut c_void, _device: c_int) {
+    fn cuDevicePrimaryCtxRetain(state, context: *mut *mut c_void, device: c_int) {
         state.ready()?;
-        state.holds += 1;
+        let one = state.one(device);
+        one.holds += 1;
         // SAFETY: the caller's.
-        unsafe { give(context, std::ptr::without_provenance_mut(CONTEXT)) };
+        unsafe { give(context, std::ptr::without_provenance_mut(one.first(CONTEXT))) };
         Ok(())
     }
 
-    fn cuDevicePrimaryCtxRelease_v2(state, _device: c_int) {
+    fn cuDevicePrimaryCtxRelease_v2(state, device: c_int) {
         state.ready()?;
-        match state.holds.checked_sub(1) {
-            Some(holds) => state.holds = holds,
+        let one = state.one(device);
+        match one.holds.checked_sub(1) {
+            Some(holds) => one.holds = holds,
             None => mistake("a context that nobody holds is let go of"),
         }
-        let used = state.used();
-        if state.holds == 0 && used > 0 {
+        let used = one.used();
+        if one.holds == 0 && used > 0 {
             mistake(&format!("the context ends with {used} bytes taken"));
         }
         state.note("end");
@@ -155,94 +158,99 @@ api! {
 
     fn cuCtxSetCurrent(state, context: *mut c_void) {
         state.ready()?;
-        if context.addr() != CONTEXT {
-            mistake("a context that is none");
+        let found = state.devices.iter().position(|one| one.first(CONTEXT) == context.addr());
+        match found {
+            Some(device) => enter(device),
+            None => mistake("a context that is none"),
         }
-        enter();
         Ok(())
     }
 
     fn cuMemGetInfo_v2(state, free: *mut usize, all: *mut usize) {
-        state.entered()?;
+        let [bytes, left] = state.memory()?;
         // SAFETY: the caller's.
         unsafe {
-            give(free, state.plan.memory - state.used());
-            give(all, state.plan.memory);
+            give(free, left);
+            give(all, bytes);
         }
         Ok(())
     }
 
     fn cuMemAlloc_v2(state, address: *mut u64, bytes: usize) {
-        state.entered()?;
+        let [_, left] = state.memory()?;
         if bytes == 0 {
             mistake("no bytes are taken");
         }
-        if bytes > state.plan.memory - state.used() {
+        if bytes > left {
             return Err(OUT_OF_MEMORY);
         }
+        let one = state.entered()?;
         // As f16, f32 and codes these bytes are NaN or nonsense.
-        let buffer = state.device.unwatched(vec![0xff; bytes]);
+        let buffer = one.device.unwatched(vec![0xff; bytes]);
         let at = trine_ptx::Device::address(buffer);
-        state.taken.insert(at, (buffer, bytes));
+        one.taken.insert(at, (buffer, bytes));
         // SAFETY: the caller's.
         unsafe { give(address, at) };
         Ok(())
     }
 
     fn cuMemFree_v2(state, address: u64) {
-        match state.taken.remove(&address) {
-            Some((buffer, _)) => state.device.free(buffer),
+        let one = state.current()?;
+        match one.taken.remove(&address) {
+            Some((buffer, _)) => one.device.free(buffer),
             None => mistake("memory is given back that was not taken"),
         }
-        state.entered()
+        state.entered().map(|_| ())
     }
 
     fn cuStreamCreate(state, stream: *mut *mut c_void, _flags: c_uint) {
-        state.entered()?;
-        state.streams.push(true);
-        let number = STREAMS + state.streams.len() - 1;
+        let one = state.entered()?;
+        one.streams.push(true);
+        let number = one.first(STREAMS) + one.streams.len() - 1;
         // SAFETY: the caller's.
         unsafe { give(stream, std::ptr::without_provenance_mut(number)) };
         Ok(())
     }
 
     fn cuStreamDestroy_v2(state, stream: *mut c_void) {
-        state.stream(stream.addr());
-        state.streams[stream.addr() - STREAMS] = false;
+        let one = state.current()?;
+        one.stream(stream.addr());
+        let first = one.first(STREAMS);
+        one.streams[stream.addr() - first] = false;
         Ok(())
     }
 
     fn cuStreamSynchronize(state, stream: *mut c_void) {
-        state.stream(stream.addr());
-        state.entered()
+        state.current()?.stream(stream.addr());
+        state.entered().map(|_| ())
     }
 
     fn cuMemcpyHtoDAsync_v2(state, to: u64, from: *const c_void, bytes: usize, stream: *mut c_void) {
-        state.entered()?;
-        state.stream(stream.addr());
-        let (buffer, at) = state.memory(to, bytes);
+        let one = state.entered()?;
+        one.stream(stream.addr());
+        let (buffer, at) = one.memory(to, bytes);
         // SAFETY: the caller's: `bytes` bytes can be read.
         let from = unsafe { slice::from_raw_parts(from.cast::<u8>(), bytes) };
-        state.device.fill(buffer, at, from);
+        one.device.fill(buffer, at, from);
         Ok(())
     }
 
     fn cuMemcpyDtoHAsync_v2(state, to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) {
-        state.entered()?;
-        state.stream(stream.addr());
-        let (buffer, at) = state.memory(from, bytes);
-        let from = state.device.some_bytes(buffer, at, bytes);
+        let one = state.entered()?;
+        one.stream(stream.addr());
+        let (buffer, at) = one.memory(from, bytes);
+        let from = one.device.some_bytes(buffer, at, bytes);
         // SAFETY: the caller's: there is room for `bytes` bytes.
         unsafe { to.cast::<u8>().copy_from_nonoverlapping(from.as_ptr(), bytes) };
         Ok(())
     }
 
     fn cuMemcpyDtoDAsync_v2(state, to: u64, from: u64, bytes: usize, stream: *mut c_void) {
-        state.entered()?;
-        state.stream(stream.addr());
-        let ((source, at), (target, place)) = (state.memory(from, bytes), state.memory(to, bytes));
-        let copied = state.device.some_bytes(source, at, bytes).to_vec();
-        state.device.fill(target, place, &copied);
+        let one = state.entered()?;
+        one.stream(stream.addr());
+        let ((source, at), (target, place)) = (one.memory(from, bytes), one.memory(to, bytes));
+        let copied = one.device.some_bytes(source, at, bytes).to_vec();
+        one.device.fill(target, place, &copied);
         state.note("copy");
         Ok(())
     }
@@ -255,44 +263,44 @@ api! {
         options: *mut c_int,
         values: *mut *mut c_void
     ) {
-        state.entered()?;
+        let one = state.entered()?;
         // SAFETY: the caller's: a text with a zero behind it.
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().map_err(|_| INVALID_PTX)?;
         match Module::parse(text) {
-            Ok(parsed) => state.modules.push(parsed),
+            Ok(parsed) => one.modules.push(parsed),
             Err(e) => {
                 // SAFETY: the caller's: there are `n` options with their values.
                 unsafe { log(n, options, values, &e.to_string()) };
                 return Err(INVALID_PTX);
             }
         }
-        let number = MODULES + state.modules.len() - 1;
+        let number = one.first(MODULES) + one.modules.len() - 1;
         // SAFETY: the caller's.
         unsafe { give(module, std::ptr::without_provenance_mut(number)) };
         Ok(())
     }
 
     fn cuModuleGetFunction(state, kernel: *mut *mut c_void, module: *mut c_void, name: *const c_char) {
-        state.entered()?;
-        let number = module.addr().wrapping_sub(MODULES);
-        let Some(found) = state.modules.get(number) else {
+        let one = state.entered()?;
+        let number = module.addr().wrapping_sub(one.first(MODULES));
+        let Some(found) = one.modules.get(number) else {
             mistake("a module that is not there");
         };
         // SAFETY: the caller's: a name with a zero behind it.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
         found.kernel(&name).ok_or(NOT_FOUND)?;
-        state.kernels.push(Kernel { module: number, name, shared: PLAIN_SHARED });
-        let number = KERNELS + state.kernels.len() - 1;
+        one.kernels.push(Kernel { module: number, name, shared: PLAIN_SHARED });
+        let number = one.first(KERNELS) + one.kernels.len() - 1;
         // SAFETY: the caller's.
         unsafe { give(kernel, std::ptr::without_provenance_mut(number)) };
         Ok(())
     }
 
     fn cuFuncSetAttribute(state, kernel: *mut c_void, attribute: c_int, value: c_int) {
-        state.entered()?;
-        let number = kernel.addr().wrapping_sub(KERNELS);
-        match (state.kernels.get_mut(number), attribute, value) {
+        let one = state.entered()?;
+        let number = kernel.addr().wrapping_sub(one.first(KERNELS));
+        match (one.kernels.get_mut(number), attribute, value) {
             (Some(kernel), SHARED, 0..=MOST_SHARED) => kernel.shared = value as u32,
             _ => mistake("a property of a kernel that is none"),
         }
@@ -313,21 +321,25 @@ api! {
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void
     ) {
-        state.entered()?;
-        state.stream(stream.addr());
+        let one = state.entered()?;
+        one.stream(stream.addr());
         if !extra.is_null() {
             mistake("arguments in two ways");
         }
-        let number = kernel.addr().wrapping_sub(KERNELS);
-        let Some(Kernel { module, name, shared: most }) = state.kernels.get(number) else {
+        let number = kernel.addr().wrapping_sub(one.first(KERNELS));
+        let Some(Kernel { module: of, name, shared: most }) = one.kernels.get(number) else {
             mistake("a kernel that is not there");
         };
         if shared > *most {
             mistake("more shared memory than the kernel was allowed");
         }
-        state.note(name);
-        let module = &state.modules[*module];
-        let sizes = module.kernel(name).map_or(&[][..], |k| k.arguments());
+        let (of, name) = (*of, name.clone());
+        state.note(&name);
+        let planned = state.plan.failure(&name);
+        let skipped = state.plan.skipped.contains(&name);
+        let one = state.entered()?;
+        let module = &one.modules[of];
+        let sizes = module.kernel(&name).map_or(&[][..], |k| k.arguments());
         let arguments: Vec<Argument> = sizes
             .iter()
             .enumerate()
@@ -350,13 +362,12 @@ api! {
             arguments: &arguments,
             ..Launch::default()
         };
-        if state.plan.skipped.contains(name) {
+        if skipped {
             return Ok(());
         }
         // As on a GPU a kernel's failure is told by the calls behind it.
-        let planned = state.plan.failure(name);
-        state.failed = planned.or_else(|| {
-            let done = state.device.launch(module, name, &launch);
+        one.failed = planned.or_else(|| {
+            let done = one.device.launch(module, &name, &launch);
             done.err().map(|fault| {
                 eprintln!("fake driver: {fault}");
                 LAUNCH_FAILED

@@ -1,4 +1,4 @@
-//! NVIDIA's driver library as far as trine calls it, whose one device is the emulator of PTX.
+//! NVIDIA's driver library as far as trine calls it, whose devices are emulators of PTX.
 //!
 //! Programs open it as they would open the real one, so all that stands between a command line and the kernels runs in
 //! tests: loading PTX, memory, copies, arguments, launches, errors. It is stricter than the real one where that is
@@ -7,7 +7,7 @@
 //! every byte.
 //!
 //! The environment variable `TRINE_FAKE_CUDA` says what the device is: words such as `capability=7.5`,
-//! `memory=1000000`, `devices=0`, `version=13000`, `log=FILE`, which notes the calls that matter, `fail=FUNCTION:CODE`
+//! `memory=1000000` or `memory=1000000,2000000` for the devices in turn, `devices=2`, `version=13000`, `log=FILE`, which notes the calls that matter, `fail=FUNCTION:CODE`
 //! or `fail=KERNEL:CODE` for a function or a kernel that fails with a code, and `skip=KERNEL` for one that does
 //! nothing.
 

@@ -13,8 +13,8 @@ pub struct Plan {
     pub devices: i32,
     /// Compute capability.
     pub capability: (i32, i32),
-    /// Bytes of memory.
-    pub memory: usize,
+    /// Bytes of memory of the devices in turn; further ones have as much as the last.
+    pub memory: Vec<usize>,
     /// Multiprocessors, their clock and the memory's in kilohertz, bits of the bus.
     pub clocks: [i32; 4],
     /// The functions and kernels that fail, and what they answer.
@@ -31,7 +31,7 @@ impl Default for Plan {
             version: 13000,
             devices: 1,
             capability: (9, 0),
-            memory: 80 << 30,
+            memory: vec![80 << 30],
             clocks: [132, 1_980_000, 2_619_000, 5120],
             failures: Vec::new(),
             skipped: Vec::new(),
@@ -53,7 +53,9 @@ impl Plan {
             match name {
                 "version" => plan.version = number(),
                 "devices" => plan.devices = number(),
-                "memory" => plan.memory = value.parse().expect("bytes"),
+                "memory" => {
+                    plan.memory = value.split(',').map(|bytes| bytes.parse().expect("bytes")).collect();
+                }
                 "clocks" => {
                     let numbers: Vec<i32> = value.split(',').map(|n| n.parse().expect("a number")).collect();
                     plan.clocks = numbers.try_into().expect("four numbers");
@@ -73,6 +75,11 @@ impl Plan {
             }
         }
         plan
+    }
+
+    /// Bytes of memory of the device of a number.
+    pub fn memory(&self, device: usize) -> usize {
+        self.memory.get(device).or(self.memory.last()).copied().unwrap_or(0)
     }
 
     /// The code with which a function or a kernel fails, where it does.

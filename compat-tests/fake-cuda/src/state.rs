@@ -25,10 +25,12 @@ pub(crate) struct Kernel {
     pub shared: u32,
 }
 
-/// The library's state.
-pub(crate) struct State {
-    pub plan: Plan,
-    pub initialized: bool,
+/// Handles of one kind and device, at most.
+const OF_DEVICE: usize = 1 << 20;
+
+/// A device and what belongs to its context. Its handles are numbers behind those of the devices before it.
+pub(crate) struct One {
+    number: usize,
     /// How often the context is held.
     pub holds: usize,
     pub streams: Vec<bool>,
@@ -41,11 +43,18 @@ pub(crate) struct State {
     pub failed: Option<Code>,
 }
 
+/// The library's state.
+pub(crate) struct State {
+    pub plan: Plan,
+    pub initialized: bool,
+    pub devices: Vec<One>,
+}
+
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
     let words = std::env::var("TRINE_FAKE_CUDA").unwrap_or_default();
-    Mutex::new(State {
-        plan: Plan::parse(&words),
-        initialized: false,
+    let plan = Plan::parse(&words);
+    let one = |number| One {
+        number,
         holds: 0,
         streams: Vec::new(),
         modules: Vec::new(),
@@ -53,12 +62,14 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         device: Device::new(),
         taken: BTreeMap::new(),
         failed: None,
-    })
+    };
+    let devices = (0..usize::try_from(plan.devices).unwrap_or(0)).map(one).collect();
+    Mutex::new(State { plan, initialized: false, devices })
 });
 
 thread_local! {
-    /// True if the context is that of the thread.
-    static ENTERED: Cell<bool> = const { Cell::new(false) };
+    /// The device whose context is that of the thread.
+    static ENTERED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// The state of the process.
@@ -66,9 +77,9 @@ pub(crate) fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Makes the context that of the thread.
-pub(crate) fn enter() {
-    ENTERED.set(true);
+/// Makes the context of a device that of the thread.
+pub(crate) fn enter(device: usize) {
+    ENTERED.set(Some(device));
 }
 
 /// Ends the process: whoever called has made a mistake that the real driver may not find.
@@ -86,18 +97,56 @@ impl State {
         }
     }
 
-    /// Fails unless the thread may use the context and no kernel has failed.
-    pub fn entered(&self) -> Result<(), Code> {
-        self.ready()?;
-        if !ENTERED.get() || self.holds == 0 {
-            return Err(INVALID_CONTEXT);
+    /// The device of the thread's context; fails unless the thread may use it and no kernel has failed.
+    pub fn entered(&mut self) -> Result<&mut One, Code> {
+        let one = self.current()?;
+        match one.failed {
+            Some(code) => Err(code),
+            None => Ok(one),
         }
-        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// The device of the thread's context, whose kernels may have failed.
+    pub fn current(&mut self) -> Result<&mut One, Code> {
+        self.ready()?;
+        let entered = ENTERED.get().and_then(|number| self.devices.get_mut(number));
+        entered.filter(|one| one.holds > 0).ok_or(INVALID_CONTEXT)
+    }
+
+    /// The device of a number.
+    pub fn one(&mut self, number: i32) -> &mut One {
+        let found = usize::try_from(number).ok().and_then(|number| self.devices.get_mut(number));
+        found.unwrap_or_else(|| mistake("a device that is not there"))
+    }
+
+    /// Bytes of memory of the device of the thread's context, and those of them that are free.
+    pub fn memory(&mut self) -> Result<[usize; 2], Code> {
+        let one = self.entered()?;
+        let (number, used) = (one.number, one.used());
+        let all = self.plan.memory(number);
+        Ok([all, all - used])
+    }
+
+    /// Notes a call.
+    pub fn note(&self, what: &str) {
+        let Some(path) = &self.plan.log else { return };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let written = file.and_then(|mut file| writeln!(file, "{what}"));
+        if let Err(e) = written {
+            mistake(&format!("the log cannot be written: {e}"));
+        }
+    }
+}
+
+impl One {
+    /// The first handle of a kind.
+    pub fn first(&self, kind: usize) -> usize {
+        kind + self.number * OF_DEVICE
     }
 
     /// Panics unless this is a queue.
     pub fn stream(&self, stream: usize) {
-        let known = stream.checked_sub(STREAMS).and_then(|i| self.streams.get(i));
+        let known = stream.checked_sub(self.first(STREAMS)).and_then(|i| self.streams.get(i));
         if known != Some(&true) {
             mistake("a stream that is not there");
         }
@@ -117,15 +166,5 @@ impl State {
     /// Bytes that are taken.
     pub fn used(&self) -> usize {
         self.taken.values().map(|(_, bytes)| bytes).sum()
-    }
-
-    /// Notes a call.
-    pub fn note(&self, what: &str) {
-        let Some(path) = &self.plan.log else { return };
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        let written = file.and_then(|mut file| writeln!(file, "{what}"));
-        if let Err(e) = written {
-            mistake(&format!("the log cannot be written: {e}"));
-        }
     }
 }

@@ -20,7 +20,7 @@ use super::{Options, Report};
 fn open(path: &Path, options: &Options, layers: usize, number_path: NumberPath) -> Result<Model> {
     let offload = match layers {
         0 => None,
-        _ => Some(Offload { device: Arc::new(Shared::new(Context::open(options.device)?)), layers }),
+        _ => Some(Offload::one(Arc::new(Shared::new(Context::open(options.device)?)), layers)),
     };
     let options = OpenOptions { offload, number_path, ..OpenOptions::default() };
     Ok(trine::open_with(path, &options)?)

@@ -133,7 +133,7 @@ impl<D: Device> Product<D> {
         let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
         let numbers = (0..self.shape.tokens as u32).flat_map(u32::to_le_bytes);
         let numbers: Vec<u8> = numbers.collect();
-        let (given, _) = self.program.given().expect("it is given rows");
+        let (given, _) = self.program.given().next().expect("it is given rows");
         // The rows that are wanted stand in the one memory of their kind that kernels take after the rows.
         let wanted = match self.calls[0].operands[1] {
             Operand::Memory(wanted, _) => wanted,
@@ -147,7 +147,7 @@ impl<D: Device> Product<D> {
             self.launch(device, call, 0)?;
         }
         let mut bytes = vec![0; 4 * self.shape.tokens * self.shape.rows];
-        let out = self.buffers[self.program.logits()].as_ref();
+        let out = self.buffers[self.program.logits().expect("it makes logits")].as_ref();
         device.download(out.expect("no weights"), 0, &mut bytes)?;
         let numbers = bytes.as_chunks::<4>().0;
         Ok(numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())

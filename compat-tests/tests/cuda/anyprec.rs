@@ -21,7 +21,7 @@ use super::model::file;
 fn load(file: &ModelFile, layers: usize, number_path: NumberPath, schedule: Schedule) -> Weights {
     let mut device = Emulated::new().expect("PTX");
     device.schedule = schedule;
-    let gpu = Offload { device: Arc::new(Shared::new(device)), layers };
+    let gpu = Offload::one(Arc::new(Shared::new(device)), layers);
     let options = LoadOptions { offload: (layers > 0).then_some(gpu), number_path, ..LoadOptions::default() };
     let model = Weights::load(file, &options).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(model.is_offloaded(), layers > 0);

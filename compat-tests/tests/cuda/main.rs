@@ -4,6 +4,7 @@
 mod anyprec;
 mod archs;
 mod check;
+mod devices;
 mod emulator;
 mod experts;
 mod halves;

@@ -31,7 +31,7 @@ pub fn file(name: &str, ty: &str) -> ModelFile {
 
 /// The model with its last `layers` layers on a GPU.
 pub fn on_gpu(file: &ModelFile, device: Emulated, layers: usize) -> Weights {
-    let offload = Offload { device: Arc::new(Shared::new(device)), layers };
+    let offload = Offload::one(Arc::new(Shared::new(device)), layers);
     let options = LoadOptions { offload: Some(offload), ..LoadOptions::default() };
     Weights::load(file, &options).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -108,9 +108,9 @@ fn neither_the_order_of_warps_nor_that_of_passes_changes_anything() {
 
 /// Hears hidden states and logits of one segment each.
 #[derive(Default)]
-struct Heard {
-    hidden: Vec<String>,
-    logits: Vec<String>,
+pub struct Heard {
+    pub hidden: Vec<String>,
+    pub logits: Vec<String>,
 }
 
 impl Sink for Heard {
@@ -129,7 +129,7 @@ impl Sink for Heard {
 
 /// Two sequences in one pass, one of which wants hidden states; then forks that share a page that is not full, and go
 /// on in different ways, one of them behind a place where the first was cut.
-fn conversation(model: &Weights) -> Heard {
+pub fn conversation(model: &Weights) -> Heard {
     let pool = Pool::new(1).expect("a thread");
     let engine = Engine::new(model, &pool, 8 * model.page_layout().bytes());
     let options = StepOptions { n_ctx: 64, n_ubatch: 8, ..StepOptions::default() };
@@ -191,7 +191,7 @@ fn a_model_larger_than_the_memory_is_refused_before_anything_is_allocated() {
 
 /// Logits of some tokens in passes of `n_ubatch`, with a number path.
 fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32> {
-    let gpu = Offload { device: Arc::new(Shared::new(emulated())), layers: 4 };
+    let gpu = Offload::one(Arc::new(Shared::new(emulated())), 4);
     let options = LoadOptions { offload: Some(gpu), number_path, ..LoadOptions::default() };
     let model = Weights::load(file, &options).unwrap_or_else(|e| panic!("{e}"));
     let options = SessionOptions { n_ctx: 16, n_ubatch };
@@ -237,7 +237,7 @@ fn what_has_no_kernel_is_refused_by_name() {
     let other = file(TRILM, "Q5_1");
     let offload = |layers| {
         let options = LoadOptions {
-            offload: Some(Offload { device: Arc::new(Shared::new(emulated())), layers }),
+            offload: Some(Offload::one(Arc::new(Shared::new(emulated())), layers)),
             ..LoadOptions::default()
         };
         let loaded = Weights::load(&other, &options);

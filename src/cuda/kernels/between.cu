@@ -1,4 +1,5 @@
-// What few models have between products: quotients, gates with other functions, rows as long as others, several residual streams.
+// Operations between products that few models have: quotients, gates with other functions, rows as long as others, several
+// residual streams.
 #include "libm.cuh"
 
 constexpr int THREADS = 256;

@@ -1,6 +1,7 @@
 //! Operations between products that few models have.
 
 use super::calls::{ELEMENTS, Pass, int, memory};
+use super::few::{Between, Coefficients};
 use super::memory::RowCount;
 use super::operation::{Operation, Powers};
 use super::{Operand, ProgramError, Recorder, Rotation, Span};
@@ -8,56 +9,6 @@ use crate::ptx::BETWEEN;
 
 /// Residual streams that the kernels write at once, at most.
 const MOST_STREAMS: usize = 8;
-
-/// One of them. Values are numbers of the program's, the first is written; `row`s are memories of weights.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Between {
-    /// `x /= row`.
-    DivideRow { x: usize, row: usize },
-    /// `x += y * row`.
-    MultiplyAdd { x: usize, y: usize, row: usize },
-    /// The same row for all.
-    Fill { x: usize, row: usize },
-    /// Rows times the factors of their positions.
-    ScaleRows { x: usize, factors: usize },
-    /// `x` times the soft-plus of its gates, with the tables of the exponential and of the logarithm.
-    SoftplusGate { x: usize, gates: usize, tables: [usize; 2] },
-    /// tanh(x).
-    Tanh { x: usize },
-    /// SiLU, no more than the limit, times `up` within it.
-    LimitedSilu { gate: usize, up: usize, limit: f32 },
-    /// Parts of `width` elements as long as those of `y`.
-    AsLong { x: usize, y: usize, width: usize },
-    /// What is above mean and deviation times a factor.
-    Cutoff { x: usize, factor: f32 },
-    /// Sums of streams by a matrix.
-    SumStreams { to: usize, x: usize, coefficients: usize, count: usize },
-    /// Coefficients of streams.
-    Coefficients(Coefficients),
-    /// The sum of streams times their coefficients.
-    ReadStreams { to: usize, x: usize, coefficients: usize, count: usize, mixed: bool },
-    /// Streams, and `y` added to each.
-    WriteStreams { x: usize, y: usize, coefficients: usize, count: usize, mixed: bool },
-    /// The heads of rows.
-    NumberHeads { to: usize, heads: usize },
-}
-
-/// Coefficients of streams, of numbers that a projection has made.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Coefficients {
-    /// Those with which streams are read.
-    read: usize,
-    /// Those with which they are written, where there are any.
-    written: Option<usize>,
-    numbers: usize,
-    /// Memories of scales, bases and the table of the exponential.
-    weights: [usize; 3],
-    count: usize,
-    eps: f32,
-    magnitude: f32,
-    offset: f32,
-    mixing: Option<(usize, f32)>,
-}
 
 /// How several residual streams are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -78,28 +29,6 @@ pub struct Streams<'a> {
     pub bases: &'a [f32],
     /// The table of the exponential.
     pub powers: &'a Powers,
-}
-
-impl Between {
-    /// Values that it reads or writes.
-    pub fn values(&self) -> Vec<usize> {
-        match *self {
-            Between::DivideRow { x, .. }
-            | Between::Fill { x, .. }
-            | Between::ScaleRows { x, .. }
-            | Between::Tanh { x }
-            | Between::Cutoff { x, .. }
-            | Between::NumberHeads { to: x, .. } => vec![x],
-            Between::MultiplyAdd { x, y, .. }
-            | Between::SoftplusGate { x, gates: y, .. }
-            | Between::LimitedSilu { gate: x, up: y, .. }
-            | Between::AsLong { x, y, .. } => vec![x, y],
-            Between::SumStreams { to, x, coefficients, .. }
-            | Between::ReadStreams { to, x, coefficients, .. }
-            | Between::WriteStreams { x: to, y: x, coefficients, .. } => vec![to, x, coefficients],
-            Between::Coefficients(c) => [c.numbers, c.read].into_iter().chain(c.written).collect(),
-        }
-    }
 }
 
 fn refuse<T>(what: String) -> Result<T, ProgramError> {

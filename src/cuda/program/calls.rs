@@ -2,7 +2,7 @@
 
 use super::memory::{Quants, Value};
 use super::operation::{Attend, OfChosen, Operation, Placed};
-use super::{Call, whole, Operand, Program, ProgramError, fixed};
+use super::{Call, Operand, Program, ProgramError, fixed};
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
@@ -65,7 +65,7 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
                 most = most.max(row * at_once(row).min(limits.tokens));
             }
             Operation::Whole(a) => {
-                let row = whole::scores(limits.tokens, a)?;
+                let row = a.scores(limits.tokens)?;
                 most = most.max(row * at_once(row).min(limits.tokens));
             }
             _ => {}

@@ -9,6 +9,7 @@
 mod between;
 mod calls;
 mod calls_experts;
+mod few;
 mod functions;
 mod launches;
 mod matrix;
@@ -19,6 +20,7 @@ mod place;
 mod plane_matrix;
 mod planes;
 mod record;
+mod record_attention;
 mod record_experts;
 mod whole;
 
@@ -30,7 +32,8 @@ pub use memory::{Kind, Memory, Table};
 pub use operation::{Claim, Gate, Gating, Powers};
 pub use pass::Program;
 pub use plane_matrix::PlaneMatrix;
-pub use record::{Heads, Recorder, Rotation, Rules, Span};
+pub use record::{Recorder, Rotation, Span};
+pub use record_attention::{Cells, Heads, Rules};
 pub use record_experts::{Choosing, Chosen};
 
 impl Program {

@@ -2,10 +2,9 @@
 
 use trine_formats::types::TypeId;
 
-use super::between::Between;
+use super::few::{Between, Whole};
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
-use super::whole::Whole;
 use crate::fast::WeightFormat;
 
 /// The function of a gate.
@@ -197,7 +196,7 @@ pub(super) enum Operation {
     Attend(Attend),
     /// Attention in both directions.
     Whole(Whole),
-    /// What few models have between products.
+    /// An operation between products that few models have.
     Between(Between),
     /// GELU by its table.
     Gelu {

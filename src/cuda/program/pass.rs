@@ -14,13 +14,14 @@ pub struct Program {
     pub(super) operations: Vec<Operation>,
     /// Memory and pairs of the tables of each kind of RoPE.
     pub(super) rotations: Vec<(usize, usize)>,
-    /// The value that a pass is given, unless that is tokens.
-    pub(super) given: Option<usize>,
-    /// The value of which rows are taken for logits.
-    pub(super) stream: usize,
+    /// The values that a pass is given; none where that is tokens.
+    pub(super) given: Vec<usize>,
+    /// The values that are read behind a pass; the first is that of which rows are taken for logits.
+    pub(super) leaving: Vec<usize>,
     /// The first operation of the rows that were taken.
     pub(super) head: usize,
-    pub(super) logits: usize,
+    /// The number of the logits' memory, where it makes any.
+    pub(super) logits: Option<usize>,
 }
 
 impl Program {
@@ -50,19 +51,20 @@ impl Program {
         &self.rotations
     }
 
-    /// The number of the memory that holds the logits, a row for each wanted token.
-    pub fn logits(&self) -> usize {
+    /// The number of the memory that holds the logits, a row for each wanted token; `None` where it makes none.
+    pub fn logits(&self) -> Option<usize> {
         self.logits
     }
 
-    /// The memory and the columns of the rows that a pass is given; `None` where that is tokens.
-    pub fn given(&self) -> Option<(usize, usize)> {
-        self.given.map(|value| self.place(value))
+    /// The memory and the columns of the values that a pass is given, rows of tokens; none where that is tokens.
+    pub fn given(&self) -> impl ExactSizeIterator<Item = (usize, usize)> {
+        self.given.iter().map(|&value| self.place(value))
     }
 
-    /// The memory and the columns of the rows that a pass leaves, one for each token, of which logits are made.
-    pub fn stream(&self) -> (usize, usize) {
-        self.place(self.stream)
+    /// The memory and the columns of the values that a pass leaves, a row for each token: that of which logits are made,
+    /// or those that another part of the model reads.
+    pub fn leaving(&self) -> impl ExactSizeIterator<Item = (usize, usize)> {
+        self.leaving.iter().map(|&value| self.place(value))
     }
 
     fn place(&self, value: usize) -> (usize, usize) {

@@ -8,7 +8,7 @@ use super::{Limits, ProgramError};
 /// `kept` are to the end.
 pub(super) fn place(
     values: &mut [Value],
-    given: Option<usize>,
+    given: &[usize],
     kept: &[usize],
     operations: &[Operation],
     limits: &Limits,
@@ -22,7 +22,7 @@ pub(super) fn place(
     let mut placed = vec![false; values.len()];
     let mut free: Vec<usize> = Vec::new();
     for (at, operation) in operations.iter().enumerate() {
-        let mut touched: Vec<usize> = given.into_iter().filter(|_| at == 0).collect();
+        let mut touched: Vec<usize> = given.iter().copied().filter(|_| at == 0).collect();
         operation.values(|value| touched.push(value));
         for &value in &touched {
             if std::mem::replace(&mut placed[value], true) {

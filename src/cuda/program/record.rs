@@ -6,7 +6,7 @@ use trine_formats::types::TypeId;
 
 use super::matrix::{Matrix, Store, Weights};
 use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
-use super::operation::{Attend, Gate, Operation, Powers};
+use super::operation::{Gate, Operation};
 use super::place::place;
 use super::{Limits, Program, ProgramError, fixed};
 
@@ -22,41 +22,18 @@ pub struct Rotation {
     neighbours: bool,
 }
 
-/// Heads of an attention.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Heads {
-    /// Query heads.
-    pub queries: usize,
-    /// Key-value heads, which divide them.
-    pub keys: usize,
-    /// Elements of a query and of a key.
-    pub key_size: usize,
-    /// Elements of a value.
-    pub value_size: usize,
-}
-
-/// Operations on the scores of attention before their soft-max.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Rules<'a> {
-    /// `cap * tanh(score * factor)`: factor and cap.
-    pub cap: Option<[f32; 2]>,
-    /// ALiBi: for each head what a step of distance lowers the score by, after the factor of attention. Empty without.
-    pub slopes: &'a [f32],
-    /// For each head the score of a cell that every query sees and that has no value, and the table of the exponential.
-    pub sinks: Option<(&'a [f32], &'a Powers)>,
-}
-
 /// Records a forward pass.
 #[derive(Debug)]
 pub struct Recorder<'a> {
-    limits: Limits,
+    pub(super) limits: Limits,
     vocabulary: usize,
     pub(super) memories: Vec<Memory>,
     pub(super) store: Store<'a>,
     values: Vec<Value>,
     pub(super) operations: Vec<Operation>,
     rotations: Vec<(usize, usize)>,
-    given: Option<usize>,
+    /// Values that a pass is given instead of tokens.
+    given: Vec<usize>,
     /// Where activations are in half precision if there are kernels for it, the names of matrices that were pruned to
     /// 2:4.
     halves: Option<&'a BTreeSet<String>>,
@@ -105,7 +82,7 @@ impl<'a> Recorder<'a> {
             values: Vec::new(),
             operations: Vec::new(),
             rotations: Vec::new(),
-            given: None,
+            given: Vec::new(),
             halves: None,
             forms: Vec::new(),
         })
@@ -142,13 +119,14 @@ impl<'a> Recorder<'a> {
         self.forms.retain(|(value, ..)| *value != x.0);
     }
 
-    /// Rows of `columns` floats, one for each token, which a pass is given instead of tokens.
+    /// Rows of `columns` floats, one for each token, which a pass is given instead of tokens: one value of several, in
+    /// the order of these calls.
     ///
     /// # Errors
     /// A value that no buffer holds.
     pub fn given(&mut self, columns: usize) -> Result<Span, ProgramError> {
         let given = self.value(RowCount::Tokens, columns)?;
-        self.given = Some(given.0);
+        self.given.push(given.0);
         Ok(given)
     }
 
@@ -361,67 +339,6 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// Puts `keys` and `values` into the cells of the next layer, and attends over them with `queries`: all cells up to
-    /// the query's own, or those of a window, which moves with the query or stands at multiples of its size.
-    ///
-    /// # Errors
-    /// Rows that are no whole heads, heads with an odd number of elements, cells that no buffer holds.
-    pub fn attend(
-        &mut self,
-        [queries, keys, values]: [Span; 3],
-        heads: Heads,
-        scale: f32,
-        window: Option<(usize, bool)>,
-        rules: &Rules<'a>,
-    ) -> Result<Span, ProgramError> {
-        let Heads { queries: n, keys: kv, key_size, value_size } = heads;
-        let widths = [queries, keys, values].map(|x| self.columns(x));
-        let whole = kv > 0 && n.is_multiple_of(kv) && widths == [n * key_size, kv * key_size, kv * value_size];
-        // The kernel reads keys by pairs, and keeps a query in shared memory.
-        if !whole || !key_size.is_multiple_of(2) || key_size > 4096 || window.is_some_and(|w| w.0 == 0) {
-            return Err(ProgramError::Missing(format!("attention of {heads:?}")));
-        }
-        let of_heads = |numbers: &[f32]| numbers.is_empty() || numbers.len() == n;
-        if !of_heads(rules.slopes) || rules.sinks.is_some_and(|(sinks, _)| sinks.len() != n) {
-            return Err(ProgramError::Missing(format!("slopes and sinks of other heads than {heads:?}")));
-        }
-        let slopes = Some(rules.slopes).filter(|slopes| !slopes.is_empty());
-        let slopes = slopes.map(|slopes| self.vector(slopes)).transpose()?;
-        let sinks = match rules.sinks {
-            Some((sinks, powers)) => Some([self.vector(sinks)?, self.store.powers(&mut self.memories, powers)]),
-            None => None,
-        };
-        let Limits { page, pages, .. } = self.limits;
-        let context = self.limits.context;
-        let mut cells = [0; 2];
-        let what = "keys and values";
-        for (cells, head) in cells.iter_mut().zip([key_size, value_size]) {
-            *cells = self.memories.len();
-            self.memories.push(Memory { kind: Kind::Cells, bytes: size(&[pages, kv, page, head, 2], what)? });
-        }
-        for (from, cells) in [keys, values].into_iter().zip(cells) {
-            self.operations.push(Operation::Store { from: from.0, cells, heads: kv });
-        }
-        let to = self.value(RowCount::Tokens, n * value_size)?;
-        self.operations.push(Operation::Attend(Attend {
-            queries: queries.0,
-            keys: cells[0],
-            values: cells[1],
-            heads: n,
-            kv_heads: kv,
-            key_size,
-            value_size,
-            scale,
-            window: window.map_or(0, |w| w.0.min(context)),
-            chunked: window.is_some_and(|w| w.1),
-            cap: rules.cap,
-            slopes,
-            sinks,
-            to: to.0,
-        }));
-        Ok(to)
-    }
-
     /// `gate = f(gate) * up`, or `f(gate)` alone.
     pub fn gate(&mut self, function: Gate, gate: Span, up: Option<Span>) {
         self.changes(gate);
@@ -447,8 +364,7 @@ impl<'a> Recorder<'a> {
     ///
     /// # Errors
     /// Memory or launches beyond what a GPU has.
-    pub fn finish(mut self, logits: Span) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
-        let limits = self.limits;
+    pub fn finish(self, logits: Span) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
         let result = self.values[logits.0];
         if (result.rows, result.columns) != (RowCount::Wanted, self.vocabulary) {
             let (columns, tokens) = (result.columns, self.vocabulary);
@@ -463,17 +379,39 @@ impl<'a> Recorder<'a> {
         let Some((head, stream)) = takes.next() else {
             return Err(ProgramError::Missing("logits of no rows".to_owned()));
         };
-        place(&mut self.values, self.given, &[stream, logits.0], &self.operations, &limits, &mut self.memories)?;
+        self.ended(vec![stream], head, Some(logits))
+    }
+
+    /// The program of a part of a model whose results are the values `leaving`, of which another part makes logits, and
+    /// the weights that it wants.
+    ///
+    /// # Errors
+    /// Memory or launches beyond what a GPU has.
+    pub fn finish_part(self, leaving: &[Span]) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
+        let head = self.operations.len();
+        self.ended(leaving.iter().map(|span| span.0).collect(), head, None)
+    }
+
+    /// The program whose operations from number `head` on make logits.
+    fn ended(
+        mut self,
+        leaving: Vec<usize>,
+        head: usize,
+        logits: Option<Span>,
+    ) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
+        let limits = self.limits;
+        let kept: Vec<usize> = leaving.iter().copied().chain(logits.map(|span| span.0)).collect();
+        place(&mut self.values, &self.given, &kept, &self.operations, &limits, &mut self.memories)?;
         let mut program = Program {
             limits,
             vocabulary: self.vocabulary,
-            logits: self.values[logits.0].memory,
+            logits: logits.map(|span| self.values[span.0].memory),
             memories: self.memories,
             values: self.values,
             operations: self.operations,
             rotations: self.rotations,
             given: self.given,
-            stream,
+            leaving,
             head,
         };
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;

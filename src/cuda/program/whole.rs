@@ -1,32 +1,14 @@
 //! Attention over whole sequences in both directions.
 
 use super::calls::{Pass, at_once, int, memory};
-use super::memory::{RowCount, size};
+use super::few::Whole;
+use super::memory::RowCount;
 use super::operation::{Operation, Powers};
 use super::{Heads, Operand, ProgramError, Recorder, Span, fixed};
 use crate::ptx::WHOLE;
 
 /// Threads of a block.
 const THREADS: usize = 128;
-
-/// Attention in both directions, of values of the program.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Whole {
-    pub queries: usize,
-    pub keys: usize,
-    pub values: usize,
-    pub heads: usize,
-    kv_heads: usize,
-    size: usize,
-    scale: f32,
-    /// The greatest distance at which tokens see one another.
-    reach: usize,
-    /// Memory of the slopes of the heads.
-    slopes: Option<usize>,
-    /// Memory of the table of the exponential.
-    powers: usize,
-    pub to: usize,
-}
 
 impl<'a> Recorder<'a> {
     /// Attention of every token to all tokens of its sequence, or to those at most `reach` positions away; sequences
@@ -70,15 +52,10 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Bytes of the scores of a token in passes of `tokens` tokens.
-pub(super) fn scores(tokens: usize, a: &Whole) -> Result<usize, ProgramError> {
-    size(&[a.heads, tokens, 4], "scores")
-}
-
 impl Pass<'_> {
     pub(super) fn whole(&mut self, a: &Whole) -> Result<(), ProgramError> {
         let tokens = self.rows(a.queries);
-        let at_once = at_once(scores(tokens, a)?);
+        let at_once = at_once(a.scores(tokens)?);
         for first in (0..tokens).step_by(at_once) {
             let operands = vec![
                 self.at(a.queries),

@@ -65,13 +65,18 @@ impl<D: Device> Loaded<D> {
 
     /// Checks that the device has `needed` bytes of the table's.
     pub fn check(&self, table: Table, needed: u64) -> Result<(), Failure> {
-        let free = self.device().free_memory().map_err(Failure::of)?;
-        if needed > free {
-            return Err(Failure(format!(
-                "the model needs {needed} bytes of the GPU's memory ({table}), and {free} are free; lower the context (-c), the \
-                 sequences, the tokens of a pass (-ub) or the layers on the GPU (-ngl)"
-            )));
-        }
-        Ok(())
+        check(&*self.device(), table, needed)
     }
+}
+
+/// Checks that a device has `needed` bytes of the table's.
+pub(super) fn check(device: &impl Device, table: Table, needed: u64) -> Result<(), Failure> {
+    let free = device.free_memory().map_err(Failure::of)?;
+    if needed > free {
+        return Err(Failure(format!(
+            "the model needs {needed} bytes of the GPU's memory ({table}), and {free} are free; lower the context (-c), the \
+             sequences, the tokens of a pass (-ub) or the layers on the GPU (-ngl)"
+        )));
+    }
+    Ok(())
 }

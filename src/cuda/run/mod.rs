@@ -23,6 +23,11 @@ impl Failure {
     fn of(error: impl fmt::Display) -> Failure {
         Failure(error.to_string())
     }
+
+    /// The same with the name of the device before it, where there are several.
+    pub fn on(self, device: &str) -> Failure {
+        Failure(format!("{device}: {}", self.0))
+    }
 }
 
 /// Inputs of a pass, a row for each of its tokens.
@@ -30,8 +35,8 @@ impl Failure {
 pub enum Input<'a> {
     /// Their numbers in the vocabulary.
     Tokens(&'a [u32]),
-    /// Residual stream before the program's first block.
-    Rows(&'a [f32]),
+    /// Values before the program's first block, in its order: the residual stream, and others where blocks read some.
+    Rows(&'a [&'a [f32]]),
 }
 
 /// Tokens of a pass that follow each other at the end of one sequence.
@@ -55,7 +60,7 @@ pub trait Passes: Send {
 
     /// Runs one pass over the tokens of `parts`, in their order, with any-precision weights of `width` bits; any number
     /// where there are none. Keys and values are left in the pages, and rows for [`Passes::logits`], which have the same
-    /// width, and [`Passes::stream`].
+    /// width, and [`Passes::left`].
     ///
     /// # Errors
     /// A pass beyond the limits or the vocabulary, a width that the weights do not have, and what the device says.
@@ -67,11 +72,11 @@ pub trait Passes: Send {
     /// Rows that are not there, and what the device says.
     fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure>;
 
-    /// The rows themselves, as the last block has left them.
+    /// The values that the last pass has left, in the program's order.
     ///
     /// # Errors
     /// The device's error.
-    fn stream(&mut self) -> Result<Vec<f32>, Failure>;
+    fn left(&mut self) -> Result<Vec<Vec<f32>>, Failure>;
 
     /// Copies the keys and values of a page to another one.
     ///
@@ -82,6 +87,18 @@ pub trait Passes: Send {
 
 /// A device for one model.
 pub trait Host: fmt::Debug + Send + Sync {
+    /// Bytes of its memory that can still be had.
+    ///
+    /// # Errors
+    /// The device does not say.
+    fn free_memory(&self) -> Result<u64, Failure>;
+
+    /// Checks that it has the memory for a program, and for its weights where they are not there yet.
+    ///
+    /// # Errors
+    /// More memory than the device has, by a table of what the program needs.
+    fn check(&self, program: &Program) -> Result<(), Failure>;
+
     /// Starts a program of the model. With the first one the weights are brought to the device, later ones share them.
     ///
     /// # Errors

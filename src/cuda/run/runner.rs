@@ -115,29 +115,38 @@ impl<D: Device> Runner<D> {
                 return refused(format!("page {page}, where there are {}", limits.pages));
             }
         }
-        match (input, self.program.given()) {
-            (Input::Tokens(ids), None) if ids.len() == tokens => {
+        let given = self.program.given();
+        match input {
+            Input::Tokens(ids) if given.len() == 0 && ids.len() == tokens => {
                 let vocabulary = self.program.vocabulary();
                 match ids.iter().find(|&&id| id as usize >= vocabulary) {
                     Some(id) => refused(format!("token {id}, where the vocabulary has {vocabulary}")),
                     None => Ok(tokens),
                 }
             }
-            (Input::Rows(x), Some((_, columns))) if x.len() == tokens * columns => Ok(tokens),
+            Input::Rows(all)
+                if given.len() > 0
+                    && given.len() == all.len()
+                    && given.zip(all).all(|((_, columns), x)| x.len() == tokens * columns) =>
+            {
+                Ok(tokens)
+            }
             _ => refused(format!("a pass of {tokens} tokens that is given something else")),
         }
     }
 
     /// Uploads what a pass is given: tokens or rows, where the tokens stand, and the angles there.
     fn give(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure> {
-        match (input, self.program.given()) {
-            (Input::Rows(x), Some((memory, _))) => {
-                self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
+        match input {
+            Input::Rows(all) => {
+                let memories: Vec<usize> = self.program.given().map(|(memory, _)| memory).collect();
+                for (memory, x) in memories.into_iter().zip(all) {
+                    self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
+                }
             }
-            (Input::Tokens(ids), _) => {
+            Input::Tokens(ids) => {
                 self.fill(fixed::TOKENS, ids.iter().map(|id| id.to_le_bytes()))?;
             }
-            (Input::Rows(_), None) => {}
         }
         let Limits { page, .. } = self.program.limits();
         let row = self.program.limits().row();
@@ -192,6 +201,9 @@ impl<D: Device + Send> Passes for Runner<D> {
     }
 
     fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure> {
+        let Some(memory) = self.program.logits() else {
+            return Err(Failure("logits of a part of a model that makes none".to_owned()));
+        };
         let ((tokens, width), most) = (self.body.0, self.program.limits().wanted);
         if rows.is_empty() || rows.len() > most {
             let count = rows.len();
@@ -210,12 +222,12 @@ impl<D: Device + Send> Passes for Runner<D> {
         self.fill(fixed::WANTED, numbers)?;
         self.launch(&self.head.1)?;
         let count = rows.len() * self.program.vocabulary();
-        self.read(self.program.logits(), count)
+        self.read(memory, count)
     }
 
-    fn stream(&mut self) -> Result<Vec<f32>, Failure> {
-        let (memory, columns) = self.program.stream();
-        self.read(memory, self.body.0.0 * columns)
+    fn left(&mut self) -> Result<Vec<Vec<f32>>, Failure> {
+        let tokens = self.body.0.0;
+        self.program.leaving().map(|(memory, columns)| self.read(memory, tokens * columns)).collect()
     }
 
     fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure> {

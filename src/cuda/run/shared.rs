@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use super::loaded::Loaded;
+use super::loaded::{self, Loaded};
 use super::runner::Runner;
 use super::{Failure, Host, Passes};
 use crate::device::Device;
@@ -34,6 +34,23 @@ impl<D: Device> fmt::Debug for Shared<D> {
 }
 
 impl<D: Device + Send + 'static> Host for Shared<D> {
+    fn free_memory(&self) -> Result<u64, Failure> {
+        match &*self.0.lock().unwrap_or_else(|e| e.into_inner()) {
+            DeviceState::Empty(device) => device.free_memory().map_err(Failure::of),
+            DeviceState::Loaded(loaded) => loaded.device().free_memory().map_err(Failure::of),
+            DeviceState::Taken => Ok(0),
+        }
+    }
+
+    fn check(&self, program: &Program) -> Result<(), Failure> {
+        let table = program.table();
+        match &*self.0.lock().unwrap_or_else(|e| e.into_inner()) {
+            DeviceState::Empty(device) => loaded::check(device, table, table.total()),
+            DeviceState::Loaded(loaded) => loaded.check(table, table.total() - table.weights),
+            DeviceState::Taken => Ok(()),
+        }
+    }
+
     fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure> {
         let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let loaded = match std::mem::replace(&mut *state, DeviceState::Taken) {

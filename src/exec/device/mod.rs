@@ -1,11 +1,12 @@
-//! A GPU that carries out the last blocks of a model, behind those that stay on the processor.
+//! GPUs that carry out the last blocks of a model, behind those that stay on the processor.
 
 mod between;
+mod cut;
 mod experts;
 mod offload;
 mod record;
 mod running;
 mod tape;
 
-pub use offload::{DeviceError, Limits, Offload, Offloaded, Recording, check};
+pub use offload::{DeviceError, Gpu, Limits, Offload, Offloaded, Recording, check};
 pub use running::{OnDevice, Running};

@@ -1,14 +1,16 @@
-//! Which blocks a GPU runs, and what it is given.
+//! Which blocks GPUs run, and what they are given.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use trine_cuda::program::{self as gpu, ProgramError, Weights};
 use trine_cuda::run::{Failure, Host, Passes};
 
+use super::cut::cut;
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
-use crate::program::{Program, RopeKind, Temperature};
+use crate::program::{Program, RopeKind, Temperature, Value};
 
 pub use trine_cuda::program::Limits;
 
@@ -30,35 +32,94 @@ impl DeviceError {
     }
 }
 
-/// A GPU, and how much of a model it runs.
+/// A GPU.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    /// Its name, for errors where there are several.
+    pub name: String,
+    /// The GPU itself.
+    pub host: Arc<dyn Host>,
+}
+
+/// GPUs, and how much of a model they run.
 #[derive(Clone, Debug)]
 pub struct Offload {
-    /// The GPU.
-    pub device: Arc<dyn Host>,
+    /// The GPUs, in the order in which they run blocks.
+    pub devices: Vec<Gpu>,
+    /// The share of each in the layers, as [`Offload::among`] has it.
+    pub shares: Vec<f32>,
     /// Number of layers, counted from the last one, where the logits count as one: 1 is the logits alone, one more than
     /// there are blocks is all.
     pub layers: usize,
 }
 
 impl Offload {
+    /// One GPU that runs the last `layers` layers.
+    pub fn one(host: Arc<dyn Host>, layers: usize) -> Offload {
+        let name = "the GPU".to_owned();
+        Offload { devices: vec![Gpu { name, host }], shares: vec![1.0], layers }
+    }
+
+    /// Several GPUs that run the last `layers` layers: the first of these on the first GPU, each having its share of
+    /// them. GPUs behind the last share have none; without any share they have layers by their free memory.
+    ///
+    /// # Errors
+    /// A device that does not tell its memory.
+    pub fn among(devices: Vec<Gpu>, shares: &[f32], layers: usize) -> Result<Offload, DeviceError> {
+        let shares = match shares.iter().any(|share| *share > 0.0) {
+            true => shares.iter().copied().chain(std::iter::repeat(0.0)).take(devices.len()).collect(),
+            false if devices.len() == 1 => vec![1.0],
+            false => {
+                let free = devices.iter().map(|gpu| Ok(gpu.host.free_memory()? as f32));
+                free.collect::<Result<Vec<f32>, DeviceError>>()?
+            }
+        };
+        Ok(Offload { devices, shares, layers })
+    }
+
+    /// The blocks of each GPU that has some, of `blocks` blocks, behind the last of which are the logits.
+    pub fn parts(&self, blocks: usize) -> Vec<(&Gpu, Range<usize>)> {
+        let first = self.first(blocks);
+        let parts = cut(blocks + 1 - first, &self.shares).into_iter();
+        parts.map(|(number, part)| (&self.devices[number], first + part.start..first + part.end)).collect()
+    }
+
     /// The first of `blocks` blocks that the GPU runs; their number where it runs the logits alone.
     pub fn first(&self, blocks: usize) -> usize {
         (blocks + 1).saturating_sub(self.layers)
     }
 
-    /// Starts the blocks of a program that the GPU runs, with memory for passes within the limits of `options`.
+    /// Starts the blocks of a program that GPUs run, with memory for passes within the limits of `options`, whose blocks
+    /// are all of them.
     ///
     /// # Errors
-    /// As [`check`]; more memory than the GPU has, by a table of what the model needs, and the device's error.
+    /// As [`check`]; more memory than a GPU has, by a table of what the model needs, and the device's error. Nothing is
+    /// allocated before all have the memory.
     pub fn start(
         &self,
         processor: &Processor,
         program: &Program,
         options: Recording<'_>,
     ) -> Result<Offloaded, DeviceError> {
-        let Recorded { program, weights, start, angles } = processor.record(program, options)?;
-        let passes = self.device.start(program, &weights)?;
-        Ok(Offloaded { passes, start, ropes: angles })
+        let parts = self.parts(program.blocks().len());
+        let on = |gpu: &Gpu, failure: Failure| match self.devices.len() {
+            1 => failure,
+            _ => failure.on(&gpu.name),
+        };
+        let recorded = parts.iter().map(|(gpu, blocks)| {
+            let part = processor.record(program, Recording { blocks: blocks.clone(), ..options.clone() })?;
+            Ok((*gpu, part))
+        });
+        let recorded = recorded.collect::<Result<Vec<_>, DeviceError>>()?;
+        for (gpu, part) in &recorded {
+            gpu.host.check(&part.program).map_err(|failure| on(gpu, failure))?;
+        }
+        let parts = recorded.into_iter().map(|(gpu, part)| {
+            let Recorded { program, weights, start, leaving, angles } = part;
+            let passes = gpu.host.start(program, &weights).map_err(|failure| on(gpu, failure))?;
+            Ok(OffloadedPart { passes, start, leaving, tables: angles })
+        });
+        Ok(Offloaded(parts.collect::<Result<_, DeviceError>>()?))
     }
 }
 
@@ -72,12 +133,12 @@ pub fn check(processor: &Processor, program: &Program, options: Recording<'_>) -
 }
 
 /// The input of a recorded program's passes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Start {
     /// Tokens.
     Tokens,
-    /// The residual stream that the operations before the program's make of them.
-    Rows,
+    /// The values that the operations before the program's make of them.
+    Rows(Vec<Value>),
 }
 
 /// A model's last blocks as launches of a GPU, and what they want.
@@ -88,7 +149,9 @@ pub(super) struct Recorded<'a> {
     pub weights: Vec<Weights<'a>>,
     /// The input of its passes.
     pub start: Start,
-    /// The position embedding of each of its tables.
+    /// The values that its passes leave for later blocks.
+    pub leaving: Vec<Value>,
+    /// The contents of its tables.
     pub angles: Angles,
 }
 
@@ -121,23 +184,28 @@ impl Angles {
     }
 }
 
-/// The last blocks of a model, with their memory on a GPU.
-pub struct Offloaded {
+/// The last blocks of a model, with their memory on GPUs: a part for each GPU, in their order.
+pub struct Offloaded(pub(super) Vec<OffloadedPart>);
+
+/// Blocks on one GPU.
+pub(super) struct OffloadedPart {
     /// Runs their passes.
-    pub(super) passes: Box<dyn Passes>,
+    pub passes: Box<dyn Passes>,
     /// The input of its passes.
-    pub(super) start: Start,
-    /// The position embedding of each of its tables.
-    pub(super) ropes: Angles,
+    pub start: Start,
+    /// The values that its passes leave for later blocks.
+    pub leaving: Vec<Value>,
+    /// The contents of its tables.
+    pub tables: Angles,
 }
 
 /// How a program is recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Recording<'a> {
     /// Limits of a pass, for which there is memory.
     pub limits: Limits,
-    /// The first block.
-    pub first: usize,
+    /// The blocks, of which the one behind the last stands for the logits.
+    pub blocks: Range<usize>,
     /// The types of keys and values.
     pub cache: CacheTypes,
     /// Where products are computed in half precision, the names of the matrices that the file calls pruned.

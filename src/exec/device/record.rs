@@ -9,11 +9,11 @@ use crate::kv::CacheTypes;
 use crate::math::EXP2_32;
 use crate::ops::activation::HeadGate;
 use crate::ops::attention::Reach;
-use crate::program::{Op, Program};
+use crate::program::{Op, Program, RowCount, Value};
 
 impl Processor {
-    /// The blocks of `program` from `first` on and the logits as launches of a GPU. The matrices have to be where the
-    /// file has them.
+    /// Some blocks of `program`, and the logits where they are among them, as launches of a GPU. The matrices have to be
+    /// where the file has them.
     ///
     /// # Errors
     /// The first operation that no kernel does, by name; sizes that a GPU does not have.
@@ -22,7 +22,7 @@ impl Processor {
         program: &'a Program,
         options: Recording<'a>,
     ) -> Result<Recorded<'a>, ProgramError> {
-        let Recording { limits, first, cache, halves } = options;
+        let Recording { limits, blocks, cache, halves } = options;
         if cache != CacheTypes::HALVES {
             let CacheTypes { keys, values } = cache;
             return missing(format!("keys in {keys} and values in {values}"));
@@ -37,19 +37,36 @@ impl Processor {
             program,
             n_ctx: limits.context,
             end: program.operations().len() - usize::from(program.bound().is_some()),
+            until: program.operations().len(),
+            cells: Vec::new(),
             places: vec![None; program.values()],
             done: vec![false; program.operations().len()],
             rotations: Vec::new(),
         };
-        let (start, from) = recording.start(first)?;
-        for at in from..recording.end {
+        recording.until = match blocks.end > program.blocks().len() {
+            true => recording.end,
+            false => recording.from(blocks.end),
+        };
+        let (start, from) = recording.start(blocks.start)?;
+        for at in from..recording.until {
             recording.run(at)?;
+        }
+        let angles = |tape: &Tape<'_>| Angles(tape.rotations.iter().map(|(table, _)| *table).collect());
+        if recording.until < recording.end {
+            let made = program.operations()[from..recording.until].iter().flat_map(|o| &o.outputs);
+            let made: Vec<Value> = made.copied().collect();
+            let entering = program.entering(recording.until);
+            let leaving: Vec<Value> = entering.into_iter().filter(|value| made.contains(value)).collect();
+            let spans = leaving.iter().map(|&value| recording.rows(value)).collect::<Result<Vec<_>, _>>()?;
+            let angles = angles(&recording);
+            let (program, weights) = recording.recorder.finish_part(&spans)?;
+            return Ok(Recorded { program, weights, start, leaving, angles });
         }
         let logits = program.bound().map_or(program.logits(), |(unbounded, _)| unbounded);
         let logits = recording.rows(logits)?;
-        let angles = Angles(recording.rotations.iter().map(|(table, _)| *table).collect());
+        let angles = angles(&recording);
         let (program, weights) = recording.recorder.finish(logits)?;
-        Ok(Recorded { program, weights, start, angles })
+        Ok(Recorded { program, weights, start, leaving: Vec::new(), angles })
     }
 }
 
@@ -58,7 +75,7 @@ impl<'a> Tape<'a> {
     /// GPU has every operation of the start, otherwise rows of the residual stream.
     fn start(&mut self, first: usize) -> Result<(Start, usize), ProgramError> {
         let program = self.program;
-        let from = program.blocks().get(first).map_or(program.head().start, |block| block.start);
+        let from = self.from(first);
         let plain = |op: &Op| match op {
             Op::Embed(table) => embeds(program.matrix(*table).ty),
             Op::Scale(_) => true,
@@ -67,20 +84,30 @@ impl<'a> Tape<'a> {
         if first == 0 && program.operations()[program.start()].iter().all(|o| plain(&o.op)) {
             return Ok((Start::Tokens, 0));
         }
-        let entering = program.entering(from);
-        let [stream] = entering[..] else {
-            return missing("blocks that read several values of those before them");
-        };
+        // Later parts may read more of the values that were made before.
+        let read = |value: &Value| program.operations()[from..self.until].iter().any(|o| o.inputs.contains(value));
+        let entering: Vec<Value> = program.entering(from).into_iter().filter(read).collect();
         self.done[..from].fill(true);
-        self.places[stream.0] = Some(Place::Rows(self.recorder.given(program.shape(stream).columns)?));
-        Ok((Start::Rows, from))
+        for &value in &entering {
+            let shape = program.shape(value);
+            if shape.rows != RowCount::Tokens {
+                return missing(format!("blocks that read {} of those before them", shape.name));
+            }
+            self.places[value.0] = Some(Place::Rows(self.recorder.given(shape.columns)?));
+        }
+        Ok((Start::Rows(entering), from))
+    }
+
+    /// The first operation of block number `block`; that of the logits behind the last block.
+    fn from(&self, block: usize) -> usize {
+        self.program.blocks().get(block).map_or(self.program.head().start, |block| block.start)
     }
 
     /// The first input of operation number `at`, which writes over it. Other operations that read it are recorded
     /// before; where that cannot be, it is a copy.
     pub(super) fn own(&mut self, at: usize) -> Result<Span, ProgramError> {
         let x = self.program.operations()[at].inputs[0];
-        for later in at + 1..self.end {
+        for later in at + 1..self.until.min(self.end) {
             let operation = &self.program.operations()[later];
             let ready = operation.inputs.iter().all(|input| self.places[input.0].is_some());
             let reads = operation.inputs.contains(&x) && !writes_over(&operation.op, operation.inputs[0] == x);
@@ -216,7 +243,11 @@ impl<'a> Tape<'a> {
                 self.recorder.rotate(x, rotation, *head)?;
                 self.set(outputs[0], x);
             }
-            Op::Attend(attend) if !attend.stored && attend.reach == Reach::Own => {
+            Op::Attend(attend) if attend.stored && attend.reach == Reach::Own => {
+                let y = self.attend_again(self.rows(inputs[0])?, attend)?;
+                self.set(outputs[0], y);
+            }
+            Op::Attend(attend) if attend.reach == Reach::Own => {
                 let qkv = [self.rows(inputs[0])?, self.rows(inputs[1])?, self.rows(inputs[2])?];
                 let y = self.attend(qkv, attend)?;
                 self.set(outputs[0], y);

@@ -1,12 +1,13 @@
-//! The part of a pass that a GPU runs.
+//! The part of a pass that GPUs run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trine_cuda::run::{Input, Part};
 
-use super::offload::{DeviceError, Limits, Offloaded, Start};
+use super::offload::{DeviceError, Limits, Offloaded, OffloadedPart, Start};
 use crate::exec::behind::Behind;
 use crate::kv::{PagePool, SequenceRows};
+use crate::program::Value;
 
 /// Rows of logits that are computed together, as on the processor.
 const LOGITS_AT_ONCE: usize = 32;
@@ -50,13 +51,18 @@ impl OnDevice {
 }
 
 impl Running<'_> {
-    fn offloaded(&mut self) -> &mut Offloaded {
-        self.0.as_mut().expect("it was started")
+    fn parts(&mut self) -> &mut [OffloadedPart] {
+        &mut self.0.as_mut().expect("it was started").0
+    }
+
+    /// The part that makes logits.
+    fn last(&mut self) -> &mut OffloadedPart {
+        self.parts().last_mut().expect("a GPU has a layer")
     }
 
     /// The most rows of a pass.
     pub fn rows(&mut self) -> usize {
-        self.offloaded().passes.limits().tokens
+        self.last().passes.limits().tokens
     }
 
     /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences.
@@ -64,22 +70,37 @@ impl Running<'_> {
     /// # Errors
     /// The device's error.
     pub fn pass(&mut self, behind: &Behind<'_>, parts: &[SequenceRows<'_>]) -> Result<(), DeviceError> {
-        let Offloaded { passes, start, ropes } = self.offloaded();
+        let on_gpus = self.parts();
         for part in parts {
             if let Some((from, to)) = part.seq.copied_page() {
-                passes.copy_page(from, to)?;
+                on_gpus.iter_mut().try_for_each(|gpu| gpu.passes.copy_page(from, to))?;
             }
         }
         let pages: Vec<Vec<u32>> = parts.iter().map(|p| p.seq.page_numbers()).collect();
         let pairs = parts.iter().zip(&pages);
         let parts: Vec<Part<'_>> =
             pairs.map(|(part, pages)| Part { pages, first: part.first(), tokens: part.rows.len() }).collect();
-        let input = match start {
-            Start::Tokens => Input::Tokens(behind.tokens),
-            Start::Rows => Input::Rows(behind.rows),
-        };
-        let angles = |kind: usize, position: usize| ropes.at(kind, position, behind.angles);
-        Ok(passes.pass(input, &parts, behind.bits, &angles)?)
+        // Values that GPUs have left for those behind them.
+        let mut left: Vec<(Value, Vec<f32>)> = Vec::new();
+        let last = on_gpus.len() - 1;
+        for (i, gpu) in on_gpus.iter_mut().enumerate() {
+            let OffloadedPart { passes, start, leaving, tables } = gpu;
+            let angles = |kind: usize, position: usize| tables.at(kind, position, behind.angles);
+            match start {
+                Start::Tokens => passes.pass(Input::Tokens(behind.tokens), &parts, behind.bits, &angles)?,
+                Start::Rows(values) => {
+                    let left = left.iter().map(|(value, rows)| (*value, &rows[..]));
+                    let known: Vec<(Value, &[f32])> = behind.rows.iter().copied().chain(left).collect();
+                    let of = |value: &Value| known.iter().find(|(v, _)| v == value).map_or(&[][..], |(_, rows)| *rows);
+                    let rows: Vec<&[f32]> = values.iter().map(of).collect();
+                    passes.pass(Input::Rows(&rows), &parts, behind.bits, &angles)?;
+                }
+            }
+            if i < last {
+                left.extend(leaving.iter().copied().zip(passes.left()?));
+            }
+        }
+        Ok(())
     }
 
     /// Calls `sink` with the number and the logits of each row in `rows` of the last pass, in order.
@@ -88,7 +109,7 @@ impl Running<'_> {
     /// The device's error.
     pub fn logits(&mut self, rows: &[usize], sink: &mut dyn FnMut(usize, &mut [f32])) -> Result<(), DeviceError> {
         for (block, rows) in rows.chunks(LOGITS_AT_ONCE).enumerate() {
-            let mut logits = self.offloaded().passes.logits(rows)?;
+            let mut logits = self.last().passes.logits(rows)?;
             let columns = logits.len() / rows.len();
             for (i, row) in logits.chunks_exact_mut(columns).enumerate() {
                 sink(block * LOGITS_AT_ONCE + i, row);
@@ -102,6 +123,6 @@ impl Running<'_> {
     /// # Errors
     /// The device's error.
     pub fn stream(&mut self) -> Result<Vec<f32>, DeviceError> {
-        Ok(self.offloaded().passes.stream()?)
+        Ok(self.last().passes.left()?.swap_remove(0))
     }
 }

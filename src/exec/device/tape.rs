@@ -1,7 +1,9 @@
 //! A program that is being recorded: where its values are on the GPU, and the operations' parts.
 
 use trine_cuda::planes::Path;
-use trine_cuda::program::{Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span};
+use trine_cuda::program::{
+    Cells, Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span,
+};
 
 use super::offload::PositionTable;
 use crate::exec::processor::Processor;
@@ -32,8 +34,12 @@ pub struct Tape<'a> {
     pub processor: &'a Processor,
     pub program: &'a Program,
     pub n_ctx: usize,
-    /// The operation behind the last one that the GPU has.
+    /// The operation behind the last one that GPUs have.
     pub end: usize,
+    /// The operation behind the last one of this GPU.
+    pub until: usize,
+    /// Keys and values on this GPU, by the layer of the KV cache.
+    pub cells: Vec<(usize, Cells)>,
     pub places: Vec<Option<Place>>,
     /// True for each operation that is recorded.
     pub done: Vec<bool>,
@@ -178,12 +184,7 @@ impl<'a> Tape<'a> {
     }
 
     /// A table of pairs by position, which is there once.
-    fn by_position(
-        &mut self,
-        table: PositionTable,
-        pairs: usize,
-        neighbours: bool,
-    ) -> Result<Rotation, ProgramError> {
+    fn by_position(&mut self, table: PositionTable, pairs: usize, neighbours: bool) -> Result<Rotation, ProgramError> {
         if let Some((_, rotation)) = self.rotations.iter().find(|(t, _)| *t == table) {
             return Ok(*rotation);
         }
@@ -196,6 +197,21 @@ impl<'a> Tape<'a> {
         if attend.both_ways {
             return self.attend_whole(qkv, attend);
         }
+        let [queries, keys, values] = qkv;
+        let cells = self.recorder.store([keys, values], heads(attend))?;
+        self.cells.push((attend.cache, cells));
+        self.attend_over(queries, cells, attend)
+    }
+
+    /// Attention to keys and values that an earlier layer has put into their cells.
+    pub fn attend_again(&mut self, queries: Span, attend: &'a Attend) -> Result<Span, ProgramError> {
+        match self.cells.iter().find(|(layer, _)| *layer == attend.cache) {
+            Some(&(_, cells)) => self.attend_over(queries, cells, attend),
+            None => missing("keys and values of layers that it does not run"),
+        }
+    }
+
+    fn attend_over(&mut self, queries: Span, cells: Cells, attend: &'a Attend) -> Result<Span, ProgramError> {
         let mut rules = Rules::default();
         if let Some(ScoreRules { cap, slopes, sinks, relative, back }) = &attend.rules {
             if relative.is_some() || back.is_some() {
@@ -205,7 +221,7 @@ impl<'a> Tape<'a> {
             rules = Rules { cap: *cap, slopes, sinks };
         }
         let window = attend.window.map(|w| (w.size, w.chunked));
-        self.recorder.attend(qkv, heads(attend), attend.scale, window, &rules)
+        self.recorder.attend_over(queries, cells, heads(attend), attend.scale, window, &rules)
     }
 
     /// Attention in both directions.

@@ -16,18 +16,18 @@ const LOGITS_AT_ONCE: usize = 32;
 
 impl Processor {
     /// Carries out all operations of `program` before number `end` over one pass, whose `tokens` are those of the rows
-    /// of `parts`; the value `wanted`, and those that the program keeps. Keys and values are stored; the sequences' lengths are the caller's to advance.
+    /// of `parts`; the values `wanted`, and those that the program keeps. Keys and values are stored; the sequences' lengths are the caller's to advance.
     ///
     /// # Errors
     /// The pass was cancelled.
     pub fn run(
         &self,
         program: &Program,
-        (end, wanted): (usize, Value),
+        (end, wanted): (usize, &[Value]),
         tokens: &[u32],
         parts: &mut [kv::SequenceRows<'_>],
         options: &PassOptions,
-    ) -> Result<(Floats, Vec<Floats>), Cancelled> {
+    ) -> Result<(Vec<Floats>, Vec<Floats>), Cancelled> {
         let positions = Positions::new(parts, self.ropes.of(options.n_ctx));
         let mut pass =
             Pass { processor: self, program, options, tokens, positions, parts, values: Values::new(program.values()) };
@@ -41,7 +41,7 @@ impl Processor {
         let behind = program.blocks().last().map_or(end, |block| block.end);
         pass.run(behind.min(end)..end);
         let kept = program.kept().iter().map(|&value| copy(pass.values.get(value))).collect();
-        Ok((pass.values.take(wanted), kept))
+        Ok((wanted.iter().map(|&value| pass.values.take(value)).collect(), kept))
     }
 
     /// The hidden states of rows of the residual stream.

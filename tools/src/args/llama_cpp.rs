@@ -62,6 +62,8 @@ pub(super) const fn harmless_for(
     Foreign { names, takes, fate: Fate::HarmlessFor(note, values, why) }
 }
 
+const SEVERAL_DEVICES: &str =
+    "the model runs on the processor, or with --device cuda:0,cuda:1 of rgen, rperplexity, rbench and rserve on GPUs";
 pub(super) const NO_DEVICE: &str = "the model runs on the processor alone, all of it";
 const ANY_BITS: &str = "speed alone depends on it, and trine places its threads itself (taskset binds them)";
 const ONE_CACHE: &str = "keys and values stand in pages that sequences share";
@@ -124,9 +126,9 @@ const TABLE: &[Foreign] = &[
     harmless(&["-nr"], Nothing, "say --no-repack; this time it changes nothing of the result"),
     harmless(&["--no-host"], Nothing, NO_DEVICE),
     harmless(&["-ngl", "--gpu-layers", "--n-gpu-layers"], Value, "the model runs on the processor, or with --device cuda of rgen, rperplexity, rbench and rserve on a GPU"),
-    harmless(&["-sm", "--split-mode"], Value, NO_DEVICE),
-    harmless(&["-ts", "--tensor-split"], Value, NO_DEVICE),
-    harmless(&["-mg", "--main-gpu"], Value, NO_DEVICE),
+    harmless(&["-sm", "--split-mode"], Value, SEVERAL_DEVICES),
+    harmless(&["-ts", "--tensor-split"], Value, SEVERAL_DEVICES),
+    harmless(&["-mg", "--main-gpu"], Value, SEVERAL_DEVICES),
     harmless_for(&["-dev", "--device"], Value, NO_DEVICE, &["none", "cpu", "CPU"], "the processor is the only device"),
     refused(&["--list-devices"], Nothing, "--device cuda:N names the GPU of a number or says what is in its way; rbench --roofline tells what it or the processor allows"),
     harmless(&["-ot", "--override-tensor"], Value, NO_DEVICE),

@@ -38,6 +38,7 @@ const HEADINGS: &[(&str, Row)] = &[
     ("Models by name", ("", &["hf-repo", "hf-file", "hf-token", "model-url", "size", "offline"])),
     ("Loading the model", ("", &["threads", "no-mmap", "mmap", "mlock", "no-repack", "number-path", "tl-tiles",
                                  "i2s-layout", "input-tl-tiles", "input-i2s-layout"])),
+    ("Several GPUs", ("", &["split-mode", "tensor-split", "main-gpu"])),
     ("Adapters", ("", &["lora", "lora-scaled", "control-vector", "control-vector-scaled",
                         "control-vector-layer-range"])),
     ("KV cache", ("", &["cache-type-k", "cache-type-v"])),

@@ -27,6 +27,9 @@ pub const SHORT: Short = &[
     ("-mmp", "--mmap"),
     device::SHORT,
     device::SHORT_LAYERS,
+    device::SHORT_SPLIT[0],
+    device::SHORT_SPLIT[1],
+    device::SHORT_SPLIT[2],
     SHORT_TYPES[0],
     SHORT_TYPES[1],
     // bitnet.cpp's e2e_benchmark.py

@@ -21,6 +21,9 @@ pub const SHORT: Short = &[
     SHORT_TYPES[1],
     device::SHORT,
     device::SHORT_LAYERS,
+    device::SHORT_SPLIT[0],
+    device::SHORT_SPLIT[1],
+    device::SHORT_SPLIT[2],
     ("-bf", "--binary-file"),
     ("-np", "--parallel"),
 ];

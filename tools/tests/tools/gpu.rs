@@ -253,3 +253,46 @@ fn what_is_in_the_way_is_one_line() {
         assert!(error.contains(told), "{plan}: {error}");
     }
 }
+
+#[test]
+fn layers_are_cut_over_several_gpus() {
+    let house = House::new();
+    let expected = house.hashes("");
+    let hashes = |options: &str| {
+        let words = format!("--tokens ids.txt -n 0 -c 16 -ub 4 --logits-sha256 {options}");
+        tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), "devices=3", &words))
+    };
+    for options in
+        ["-dev CUDA0,CUDA1 -ts 3,1", "--device cuda:2,cuda:0,cuda:1", "-dev cuda:0,cuda:1 -sm none -mg 1 -ngl 1"]
+    {
+        assert_eq!(hashes(options), expected, "{options}");
+    }
+    // Every device that has layers runs kernels, and gives its memory back.
+    let log = house.folder.path().join("log");
+    let plan = format!("devices=2 log={}", log.display());
+    let words = "-p 2 -n 0 -r 1 -b 2 -ub 2 --no-warmup -o jsonl --device cuda:0,cuda:1 -ngl 2";
+    let row = tool::stdout(house.run(env!("CARGO_BIN_EXE_rbench"), &plan, words));
+    let row: Value = serde_json::from_str(row.trim()).expect("a row");
+    assert_eq!(row["device"], json!("cuda:0,cuda:1"));
+    let calls = fs::read_to_string(log).expect("a log");
+    assert_eq!(calls.lines().filter(|line| *line == "end").count(), 2, "{calls}");
+}
+
+#[test]
+fn what_is_in_the_way_of_several_gpus_is_one_line() {
+    let house = House::new();
+    for (plan, options, told) in [
+        ("devices=2", "cuda:0,cuda:2", "--device cuda:0,cuda:2"),
+        ("devices=2", "cuda:0,cuda:0", "each once"),
+        ("devices=2", "cuda:0,cuda:1 -ts 1,1,1", "--tensor-split: 3 shares for 2 of --device cuda:0,cuda:1"),
+        ("devices=2", "cuda -ts 1,1", "--tensor-split: 2 shares for 1 of --device cuda:0"),
+        ("devices=2", "cuda:0,cuda:1 -sm row", "other bits; use layer"),
+        ("devices=2", "cuda:0,cuda:1 -sm none -ts 1,1", "--tensor-split is for --split-mode layer"),
+        ("devices=2", "cuda:0,cuda:1 -sm none -mg 2", "--main-gpu 2: --device cuda:0,cuda:1 has 2, counted from 0"),
+        ("devices=2 memory=80000000000,1000000", "cuda:0,cuda:1 -ts 1,1", "cuda:1: the model needs "),
+    ] {
+        let words = format!("--tokens ids.txt -n 0 -c 16 -ub 4 --seed 1 --logits-sha256 --device {options}");
+        let refusal = tool::refusal("rgen", house.run(env!("CARGO_BIN_EXE_rgen"), plan, &words));
+        assert!(refusal.error.contains(told), "{options}: {}", refusal.error);
+    }
+}

@@ -1,6 +1,7 @@
 //! Everything of a model but the products of bytes: the kernels' bits are those of trine's own operations on the CPU.
 
 mod attention;
+mod between;
 mod elements;
 mod experts;
 mod functions;

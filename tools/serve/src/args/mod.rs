@@ -38,6 +38,9 @@ pub const SHORT: Short = &[
     SHORT_TYPES[1],
     device::SHORT,
     device::SHORT_LAYERS,
+    device::SHORT_SPLIT[0],
+    device::SHORT_SPLIT[1],
+    device::SHORT_SPLIT[2],
 ];
 
 /// Serve a language model over HTTP, with the APIs of OpenAI, llama-server, Anthropic and Ollama

@@ -1,0 +1,103 @@
+//! Operations that few models have, as data.
+
+use super::ProgramError;
+use super::memory::size;
+
+/// An operation between products. Values are numbers of the program's, the first is written; a `row` is a memory of
+/// weights.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Between {
+    /// `x /= row`.
+    DivideRow { x: usize, row: usize },
+    /// `x += y * row`.
+    MultiplyAdd { x: usize, y: usize, row: usize },
+    /// The same row for all.
+    Fill { x: usize, row: usize },
+    /// Rows times the factors of their positions.
+    ScaleRows { x: usize, factors: usize },
+    /// `x` times the soft-plus of its gates, with the tables of the exponential and of the logarithm.
+    SoftplusGate { x: usize, gates: usize, tables: [usize; 2] },
+    /// tanh(x).
+    Tanh { x: usize },
+    /// SiLU, no more than the limit, times `up` within it.
+    LimitedSilu { gate: usize, up: usize, limit: f32 },
+    /// Parts of `width` elements as long as those of `y`.
+    AsLong { x: usize, y: usize, width: usize },
+    /// The part above mean and deviation times a factor.
+    Cutoff { x: usize, factor: f32 },
+    /// Sums of streams by a matrix.
+    SumStreams { to: usize, x: usize, coefficients: usize, count: usize },
+    /// Coefficients of streams.
+    Coefficients(Coefficients),
+    /// The sum of streams times their coefficients.
+    ReadStreams { to: usize, x: usize, coefficients: usize, count: usize, mixed: bool },
+    /// Streams, and `y` added to each.
+    WriteStreams { x: usize, y: usize, coefficients: usize, count: usize, mixed: bool },
+    /// The heads of rows.
+    NumberHeads { to: usize, heads: usize },
+}
+
+/// Coefficients of streams, of numbers that a projection has made.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Coefficients {
+    /// Values of the coefficients of reading.
+    pub read: usize,
+    /// The coefficients of writing, where there are any.
+    pub written: Option<usize>,
+    pub numbers: usize,
+    /// Memories of scales, bases and the table of the exponential.
+    pub weights: [usize; 3],
+    pub count: usize,
+    pub eps: f32,
+    pub magnitude: f32,
+    pub offset: f32,
+    pub mixing: Option<(usize, f32)>,
+}
+
+impl Between {
+    /// Values that it reads or writes.
+    pub fn values(&self) -> Vec<usize> {
+        match *self {
+            Between::DivideRow { x, .. }
+            | Between::Fill { x, .. }
+            | Between::ScaleRows { x, .. }
+            | Between::Tanh { x }
+            | Between::Cutoff { x, .. }
+            | Between::NumberHeads { to: x, .. } => vec![x],
+            Between::MultiplyAdd { x, y, .. }
+            | Between::SoftplusGate { x, gates: y, .. }
+            | Between::LimitedSilu { gate: x, up: y, .. }
+            | Between::AsLong { x, y, .. } => vec![x, y],
+            Between::SumStreams { to, x, coefficients, .. }
+            | Between::ReadStreams { to, x, coefficients, .. }
+            | Between::WriteStreams { x: to, y: x, coefficients, .. } => vec![to, x, coefficients],
+            Between::Coefficients(c) => [c.numbers, c.read].into_iter().chain(c.written).collect(),
+        }
+    }
+}
+
+/// Attention in both directions, of values of the program.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Whole {
+    pub queries: usize,
+    pub keys: usize,
+    pub values: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub size: usize,
+    pub scale: f32,
+    /// The greatest distance at which tokens see one another.
+    pub reach: usize,
+    /// Memory of the slopes of the heads.
+    pub slopes: Option<usize>,
+    /// Memory of the table of the exponential.
+    pub powers: usize,
+    pub to: usize,
+}
+
+impl Whole {
+    /// Bytes of the scores of a token in passes of `tokens` tokens.
+    pub fn scores(&self, tokens: usize) -> Result<usize, ProgramError> {
+        size(&[self.heads, tokens, 4], "scores")
+    }
+}

@@ -49,6 +49,12 @@ fn mixtures_have_the_bits_of_the_cpu_in_any_batch_and_any_cut() {
 }
 
 #[test]
+fn matrices_of_heads_take_the_kernels_of_experts() {
+    check("deepseek2-long", "Q8_0", 5, &[(ALL, 5), (2, 2)]);
+    check("mistral4-moe", "Q4_0", 3, &[(ALL, 3)]);
+}
+
+#[test]
 fn many_tokens_fill_the_tiles_of_experts() {
     check("qwen3moe-30x4", "Q8_0", 64, &[(2, 64)]);
 }

@@ -108,14 +108,19 @@ pub const WHOLE: Text = text!("whole");
 /// The functions of gates.
 pub const GATE: Text = text!("gate");
 
+/// Convolutions, scans, delta rules and other recurrences over the positions of sequences.
+pub const RECURRENT: Text = text!("recurrent");
+
 /// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 14] =
-    [ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, TERNARY, WHOLE];
+pub const EXACT: [Text; 15] = [
+    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT, TERNARY,
+    WHOLE,
+];
 
 /// All files, by name.
-pub const ALL: [Text; 16] = [
-    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PLANES, PREFILL, QUANTIZE, SPARSE,
-    TERNARY, WHOLE,
+pub const ALL: [Text; 17] = [
+    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT,
+    SPARSE, TERNARY, WHOLE,
 ];
 
 /// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.

@@ -39,6 +39,8 @@ pub struct Limits {
     pub page: usize,
     /// Pages.
     pub pages: usize,
+    /// Slots for states of sequences.
+    pub slots: usize,
 }
 
 /// How a program is recorded.
@@ -104,7 +106,7 @@ impl OnDevice {
     pub fn running(
         &self,
         _: &PagePool,
-        _: usize,
+        _: [usize; 2],
         _: impl FnOnce(Limits) -> Option<Result<Offloaded, DeviceError>>,
     ) -> Result<Option<Running<'_>>, DeviceError> {
         Ok(None)
@@ -117,11 +119,16 @@ impl Running<'_> {
         match self.0 {}
     }
 
+    /// The most sequences of a pass.
+    pub fn sequences(&mut self) -> usize {
+        match self.0 {}
+    }
+
     /// Runs the model's last blocks.
     ///
     /// # Errors
     /// None.
-    pub fn pass(&mut self, _: &Behind<'_>, _: &[SequenceRows<'_>]) -> Result<(), DeviceError> {
+    pub fn pass(&mut self, _: &Behind<'_>, _: &mut [SequenceRows<'_>]) -> Result<(), DeviceError> {
         match self.0 {}
     }
 

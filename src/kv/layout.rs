@@ -51,6 +51,8 @@ pub struct PageLayout {
     pub turned: [bool; 2],
     /// Numbers of the recurrent state that a sequence has beside its pages; 0 where no layer has one.
     pub state: usize,
+    /// The last of these numbers, which a device keeps.
+    pub state_elsewhere: usize,
 }
 
 /// A layer, and the layers before it in a page of one tile.
@@ -125,8 +127,15 @@ impl PageLayout {
     pub fn of_layers(heads: impl Iterator<Item = KvHeads>) -> PageLayout {
         let types = CacheTypes::HALVES;
         let layers = placed(heads, types);
-        let layout =
-            PageLayout { layers, elsewhere: 0, positions: MOST_POSITIONS, types, turned: [false; 2], state: 0 };
+        let layout = PageLayout {
+            layers,
+            elsewhere: 0,
+            positions: MOST_POSITIONS,
+            types,
+            turned: [false; 2],
+            state: 0,
+            state_elsewhere: 0,
+        };
         layout.fitted()
     }
 
@@ -157,6 +166,16 @@ impl PageLayout {
     /// The same for sequences with a recurrent state of `numbers` f32 numbers.
     pub fn with_state(self, numbers: usize) -> PageLayout {
         PageLayout { state: numbers, ..self }
+    }
+
+    /// The same where a device keeps the last `numbers` of the state's.
+    pub fn with_state_elsewhere(self, numbers: usize) -> PageLayout {
+        PageLayout { state_elsewhere: numbers.min(self.state), ..self }
+    }
+
+    /// Numbers of the state that are here.
+    pub fn state_here(&self) -> usize {
+        self.state - self.state_elsewhere
     }
 
     /// The heads of every layer, those that are elsewhere last.

@@ -17,6 +17,7 @@ mod rotation;
 mod saved;
 mod sequence;
 mod source;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use placement::Placement;
 pub(crate) use rotation::LEAST as LEAST_TURNED;
 pub use sequence::{Mark, PageRef, Sequence, SequenceRows};
 pub use source::Source;
+pub use state::{StateElsewhere, StatePlace};
 pub use store::store;
 pub use types::CacheTypes;
 

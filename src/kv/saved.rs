@@ -30,7 +30,7 @@ impl Sequence {
             page.memory().write(layout, positions, out)?;
         }
         for i in 0..layout.state {
-            let number = self.state.as_ref().map_or(0.0, |state| state[i]);
+            let number = self.state.here.as_ref().map_or(0.0, |state| state[i]);
             out.write_all(&number.to_le_bytes())?;
         }
         Ok(())
@@ -39,7 +39,7 @@ impl Sequence {
 
 /// Checks that all keys and values are in this memory.
 fn here(layout: &PageLayout) -> io::Result<()> {
-    match layout.elsewhere {
+    match layout.elsewhere + layout.state_elsewhere {
         0 => Ok(()),
         _ => {
             Err(io::Error::new(io::ErrorKind::Unsupported, "keys and values on a GPU are not saved; use --device cpu"))

@@ -8,6 +8,7 @@ use super::layout::PageLayout;
 use super::page::{EncodedHead, HeadPage, Memory};
 use super::placement::Placement;
 use super::source::Source;
+use super::state::{State, StateElsewhere};
 use crate::kernels::halves::{F16Encoding, Line};
 
 /// Positions of one text: pages, and how many positions of them count.
@@ -18,8 +19,8 @@ pub struct Sequence {
     home: PagePool,
     pub(super) pages: Vec<Arc<Page>>,
     len: usize,
-    /// The recurrent state after the last position; zeros until it is written first.
-    pub(super) state: Option<Arc<Vec<f32>>>,
+    /// The recurrent state after the last position.
+    pub(super) state: State,
     /// Which of the pages is a copy, and of what, until a device has copied what it has of that too.
     copied: Option<(usize, Arc<Page>)>,
     placement: Placement,
@@ -31,7 +32,7 @@ pub struct Sequence {
 #[derive(Clone)]
 pub struct Mark {
     len: usize,
-    state: Option<Arc<Vec<f32>>>,
+    state: State,
 }
 
 impl Mark {
@@ -79,7 +80,7 @@ impl PagePool {
             home: self.clone(),
             pages: pages.into_iter().map(|page| page.0).collect(),
             len,
-            state: None,
+            state: State::default(),
             copied: None,
             placement: Placement::default(),
             source: None,
@@ -105,7 +106,7 @@ impl Sequence {
 
     /// Bytes of its recurrent state, shared or not.
     pub fn state_bytes(&self) -> usize {
-        self.state.as_ref().map_or(0, |s| s.len() * size_of::<f32>())
+        self.layout().state * usize::from(self.len > 0) * size_of::<f32>()
     }
 
     /// Where its pages come from.
@@ -153,7 +154,7 @@ impl Sequence {
             home: self.home.clone(),
             pages: pages.to_vec(),
             len,
-            state: self.state.clone().filter(|_| len > 0),
+            state: self.state_at(len),
             copied: copied.filter(|(at, _)| *at < pages.len()),
             placement,
             source: self.source.clone(),
@@ -183,7 +184,7 @@ impl Sequence {
     pub fn truncate(&mut self, len: usize) -> usize {
         self.len = self.kept(len);
         self.release_reserved();
-        self.state = self.state.take().filter(|_| self.len > 0);
+        self.state = self.state_at(self.len);
         self.placement.truncate(self.len);
         self.len
     }
@@ -211,10 +212,25 @@ impl Sequence {
         }
     }
 
-    /// The recurrent state, for writing; a shared one is copied first.
+    /// The recurrent state where `len` positions are kept.
+    fn state_at(&self, len: usize) -> State {
+        if len > 0 { self.state.clone() } else { State::default() }
+    }
+
+    /// The part of the recurrent state that a device keeps, once there is one.
+    pub fn state_elsewhere(&self) -> Option<&Arc<StateElsewhere>> {
+        self.state.elsewhere.as_ref()
+    }
+
+    /// From now on a device keeps that part here.
+    pub fn set_state_elsewhere(&mut self, state: Arc<StateElsewhere>) {
+        self.state.elsewhere = Some(state);
+    }
+
+    /// The numbers of the recurrent state that are here, for writing; shared ones are copied first.
     pub fn state_mut(&mut self) -> &mut [f32] {
-        let numbers = self.layout().state;
-        let state = self.state.get_or_insert_with(|| Arc::new(vec![0.0; numbers]));
+        let numbers = self.layout().state_here();
+        let state = self.state.here.get_or_insert_with(|| Arc::new(vec![0.0; numbers]));
         Arc::make_mut(state).as_mut_slice()
     }
 

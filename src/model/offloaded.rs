@@ -42,7 +42,7 @@ impl Weights {
         let Some(offload) = &inner.offload else {
             return Ok(());
         };
-        let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1 };
+        let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1, slots: 1 };
         let parts = offload.parts(inner.program.blocks().len());
         let mut checked = parts
             .into_iter()

@@ -25,6 +25,9 @@ impl Inner {
         let layout = PageLayout::of_layers(of_switch.into_iter().chain(heads));
         let cached = layout.heads().count();
         let elsewhere = self.first_offloaded().map_or(0, |first| cached.saturating_sub(c.cached_before(first)));
-        layout.with_types(self.cache, c.turns_quantized()).with_state(c.mixing.state()).with_elsewhere(elsewhere)
+        let state = c.mixing.state();
+        let on_device = self.first_offloaded().map_or(0, |first| state - c.mixing.state_of(first.min(c.n_layer)));
+        let layout = layout.with_types(self.cache, c.turns_quantized()).with_elsewhere(elsewhere);
+        layout.with_state(state).with_state_elsewhere(on_device)
     }
 }

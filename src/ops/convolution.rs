@@ -13,10 +13,10 @@ use crate::pool;
 pub struct Convolution {
     channels: usize,
     /// From a position that is seen to the next one.
-    distance: usize,
+    pub(crate) distance: usize,
     /// `[kernel][channels]`
-    weights: Vec<f32>,
-    bias: Option<Vec<f32>>,
+    pub(crate) weights: Vec<f32>,
+    pub(crate) bias: Option<Vec<f32>>,
 }
 
 impl Convolution {

@@ -21,11 +21,11 @@ pub const BLOCK: usize = 512;
 #[derive(Clone, Debug)]
 pub struct Lightning {
     /// Elements of a key, a query and a value.
-    size: usize,
+    pub(crate) size: usize,
     /// Slopes of the heads, before the layer's factor.
-    slopes: Vec<f32>,
+    pub(crate) slopes: Vec<f32>,
     /// The layer's factor on the slopes.
-    factor: f32,
+    pub(crate) factor: f32,
 }
 
 /// One head.

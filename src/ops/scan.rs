@@ -22,15 +22,15 @@ pub struct Scan {
     /// Numbers of a channel's state.
     state: usize,
     /// Channels of a block.
-    lanes: usize,
+    pub(crate) lanes: usize,
     /// Blocks that share what writes the state and reads it.
     blocks_of_group: usize,
-    rates: Rates,
+    pub(crate) rates: Rates,
 }
 
 /// Rates of decay: the `a` of the formula.
 #[derive(Clone, Debug)]
-enum Rates {
+pub(crate) enum Rates {
     /// One for each block, which has one time step.
     Block(Vec<f32>),
     /// Every state number of every channel: blocks of `[state][lanes]`; every channel has a time step.
@@ -80,6 +80,11 @@ impl Scan {
         Scan { channels, state, lanes: LANES, blocks_of_group: blocks.len(), rates: Rates::State(lanes.collect()) }
     }
 
+    /// Groups of blocks that share what writes the state and reads it.
+    pub(crate) fn groups(&self) -> usize {
+        self.channels.div_ceil(self.lanes) / self.blocks_of_group
+    }
+
     /// The outputs, `[tokens][channels]`. `states`, blocks of `[state][lanes]`, go on to the last of the positions.
     pub fn run(&self, steps: &Steps<'_>, states: &mut [f32]) -> Floats {
         let tokens = steps.x.len() / self.channels;
@@ -103,7 +108,7 @@ impl Scan {
 
     fn block(&self, no: usize, steps: &Steps<'_>, block: &mut Block<'_>) {
         let lanes = block.state.len() / self.state;
-        let groups = (self.channels.div_ceil(self.lanes)) / self.blocks_of_group;
+        let groups = self.groups();
         let group = no / self.blocks_of_group;
         let (mut step, mut decay) = (vec![0f32; lanes], vec![0f32; lanes]);
         for (t, y) in block.y.chunks_exact_mut(lanes).enumerate() {

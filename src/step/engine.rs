@@ -20,7 +20,12 @@ pub struct Engine {
     pool: Pool,
     pages: PagePool,
     device: OnDevice,
+    /// Sequences that a GPU keeps the recurrent states of.
+    sequences: usize,
 }
+
+/// Sequences that a GPU keeps the recurrent states of, unless an engine is told otherwise.
+const SEQUENCES: usize = 16;
 
 /// The next tokens of one sequence.
 pub struct Segment<'a> {
@@ -173,7 +178,13 @@ impl Engine {
         let (own, given) = (model.page_layout(), pages.layout());
         let same = own.with_positions(given.positions);
         assert!(same == *given, "pages of another model");
-        Engine { model: model.clone(), pool: pool.clone(), pages, device: OnDevice::default() }
+        Engine { model: model.clone(), pool: pool.clone(), pages, device: OnDevice::default(), sequences: SEQUENCES }
+    }
+
+    /// The same where a GPU keeps the recurrent states of `sequences` sequences, and of as many as they were before a
+    /// step; those of others wait in this memory. A pass there is of so many sequences at most.
+    pub fn with_sequences(self, sequences: usize) -> Engine {
+        Engine { sequences, ..self }
     }
 
     /// Takes the memory of a GPU that runs some of the model, for passes of `n_ubatch` rows, as the first step would.
@@ -188,7 +199,7 @@ impl Engine {
 
     /// The GPU that runs some of the model, with memory for passes of `rows` rows.
     fn running(&self, rows: usize) -> Result<Option<Running<'_>>, DeviceError> {
-        self.device.running(&self.pages, rows, |limits| self.model.start(limits))
+        self.device.running(&self.pages, [rows, self.sequences], |limits| self.model.start(limits))
     }
 
     /// The model.
@@ -267,9 +278,9 @@ impl Engine {
         if options.observer.is_some() && device.is_some() {
             return Err(StepError::Unseen);
         }
-        let n_ubatch = match &mut device {
-            Some(device) => options.n_ubatch.min(device.rows()),
-            None => options.n_ubatch,
+        let most = match &mut device {
+            Some(device) => [options.n_ubatch.min(device.rows()), device.sequences()],
+            None => [options.n_ubatch, usize::MAX],
         };
         let rows = segments.iter().map(|s| s.tokens.len()).sum();
         let given = self.model.reads_hidden();
@@ -298,7 +309,7 @@ impl Engine {
         let before: Vec<Option<Mark>> = segments.iter().map(mark).collect();
         let done = self.pool.install(|| {
             let mut hidden = &options.hidden[..];
-            cuts(segments, n_ubatch).iter().try_for_each(|cut| {
+            cuts(segments, most).iter().try_for_each(|cut| {
                 let rows: usize = cut.iter().map(|c| c.to - c.from).sum();
                 let (here, later) = hidden.split_at(rows * given);
                 hidden = later;
@@ -393,7 +404,7 @@ impl Engine {
             let bits = options.setting.bits;
             let named = self.model.handed_over().iter().copied();
             let rows: Vec<_> = named.zip(values.iter().map(|rows| &rows[..])).collect();
-            device.pass(&Behind { tokens: &tokens, rows: &rows, bits, angles: &angles }, &parts)?;
+            device.pass(&Behind { tokens: &tokens, rows: &rows, bits, angles: &angles }, &mut parts)?;
             if !hidden.is_empty() {
                 stream = device.stream()?;
             }
@@ -448,8 +459,8 @@ struct Cut {
     to: usize,
 }
 
-/// Passes of at most `most` rows that together are all tokens, each segment's in order.
-fn cuts(segments: &[Segment<'_>], most: usize) -> Vec<Vec<Cut>> {
+/// Passes of at most `most` rows and `sequences` segments that together are all tokens, each segment's in order.
+fn cuts(segments: &[Segment<'_>], [most, sequences]: [usize; 2]) -> Vec<Vec<Cut>> {
     let most = most.max(1);
     let (mut passes, mut pass, mut room) = (Vec::new(), Vec::new(), most);
     for (segment, s) in segments.iter().enumerate() {
@@ -459,7 +470,7 @@ fn cuts(segments: &[Segment<'_>], most: usize) -> Vec<Vec<Cut>> {
             pass.push(Cut { segment, from, to });
             room -= to - from;
             from = to;
-            if room == 0 {
+            if room == 0 || pass.len() == sequences {
                 passes.push(std::mem::take(&mut pass));
                 room = most;
             }

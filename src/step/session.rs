@@ -75,7 +75,7 @@ impl Session {
         let layout = model.page_layout();
         // One more than needed, for the copy of a page that a fork of the sequence holds too.
         let pages = options.n_ctx.div_ceil(layout.positions) + 1;
-        let engine = Engine::with_pages(model, pool, PagePool::new(layout, pages));
+        let engine = Engine::with_pages(model, pool, PagePool::new(layout, pages)).with_sequences(1);
         Session::of_engine(&engine, options)
     }
 

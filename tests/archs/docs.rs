@@ -91,7 +91,7 @@ fn has_gradients(name: &str) -> bool {
 fn missing_on_gpu(name: &str) -> Option<String> {
     let options = LoadOptions { repack: false, ..LoadOptions::default() };
     let model = Weights::load(&trine_testkit::gguf::model(made(name)), &options).expect("a model");
-    let limits = Limits { tokens: 1, wanted: 1, context: 64, page: 16, pages: 4 };
+    let limits = Limits { tokens: 1, wanted: 1, context: 64, page: 16, pages: 4, slots: 2 };
     let refused = model.check_on_device(limits, 0).err()?;
     assert!(refused.is_missing(), "{name}: {refused}");
     let what = refused.to_string().replace("the GPU has no kernel for ", "");

@@ -86,7 +86,7 @@ impl<D: Device> Product<D> {
     /// # Errors
     /// A type without a kernel, and the device's error.
     pub fn new(device: &mut D, shape: Shape, data: &[u8], copies: usize) -> Result<Product<D>> {
-        let limits = Limits { tokens: shape.tokens, wanted: shape.tokens, context: 1, page: 1, pages: 1 };
+        let limits = Limits { tokens: shape.tokens, wanted: shape.tokens, context: 1, page: 1, pages: 1, slots: 1 };
         let mut recorder = Recorder::new(limits, shape.rows)?;
         match shape.way {
             Way::Exact => {}

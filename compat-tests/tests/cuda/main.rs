@@ -15,3 +15,4 @@ mod ops;
 mod product;
 mod products;
 mod sparse;
+mod states;

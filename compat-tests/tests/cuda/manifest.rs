@@ -6,7 +6,7 @@ use std::fs;
 use trine_compat_tests::ptx::lint::Family;
 use trine_compat_tests::ptx::{Module, lint};
 use trine_compat_tests::root;
-use trine_cuda::ptx::{ALL, ATTENTION, BETWEEN, EXACT, EXPERTS, GATE, HALF, MANIFEST, PLANES, Text, WHOLE};
+use trine_cuda::ptx::{ALL, ATTENTION, BETWEEN, EXACT, EXPERTS, GATE, HALF, MANIFEST, PLANES, RECURRENT, Text, WHOLE};
 use trine_testkit::sha256;
 
 /// The lines of the manifest that begin with a word, without it, in words.
@@ -71,7 +71,7 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
 /// The guarantee of a text.
 fn family(text: &Text) -> Family {
     match EXACT.contains(text) {
-        true if [ATTENTION, BETWEEN, EXPERTS, GATE, WHOLE].contains(text) => Family::Glibc,
+        true if [ATTENTION, BETWEEN, EXPERTS, GATE, RECURRENT, WHOLE].contains(text) => Family::Glibc,
         true if *text == PLANES => Family::Fused,
         true => Family::Exact,
         false => Family::Fast,

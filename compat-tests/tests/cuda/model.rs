@@ -65,7 +65,7 @@ fn hash(row: &[f32]) -> String {
 }
 
 pub fn limits(tokens: usize) -> Limits {
-    Limits { tokens, wanted: tokens, context: 16, page: 16, pages: 2 }
+    Limits { tokens, wanted: tokens, context: 16, page: 16, pages: 2, slots: 2 }
 }
 
 const TOKENS: [u32; 3] = [1, 437, 2025];

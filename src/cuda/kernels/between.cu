@@ -37,11 +37,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_rows(float *x, const
     x[i] = __fmul_rn(x[i], factors[i / n].x);
 }
 
-// ln(1 + e^x), from 20 on x.
-INLINE float softplus(float x, const u64 *powers, const u64 *logs) {
-  return x > 20.0f ? x : log_of(__fadd_rn(1.0f, expf_of(x, powers)), logs);
-}
-
 // x times the soft-plus of its gate: one for each `size` elements.
 extern "C" __global__ void __launch_bounds__(THREADS)
     softplus_gate(float *x, const float *gate, const u64 *powers, const u64 *logs, int size, int count) {

@@ -30,22 +30,26 @@ INLINE float sigmoid(float x, const u64 *powers) {
   return __fdiv_rn(1.0f, __fadd_rn(1.0f, expf_of(-x, powers)));
 }
 
-// ln(x) with glibc's values, for positive normal numbers, infinity and NaN: `logs` has 1 / c and ln c for the middle c of each of 16
-// intervals. Its products and sums are fused where those of glibc are.
-INLINE float log_of(float x, const u64 *logs) {
+// ln(x) with glibc's values, for positive normal numbers, infinity and NaN: x = 2^k m, of an interval of m the inverse and the logarithm of its middle, which are pairs in
+// the table, and a cubic in double precision, rounded once. Its products and sums are fused where those of glibc are.
+INLINE float logf_of(float x, const u64 *logarithms) {
+  const u32 bits = __float_as_uint(x), from = bits - 0x3f330000;
   if (is_nan(x) || x == INFINITE)
     return x;
   if (x == 1.0f)
     return 0.0f;
-  const u32 from = __float_as_uint(x) - 0x3f330000;
-  const double exponent = (double)((int)from >> 23);
-  const double mantissa = (double)__uint_as_float(__float_as_uint(x) - (from & 0xff800000));
-  const u64 *of = logs + 2 * (from >> 19 & 15);
-  const double r = __fma_rn(mantissa, __longlong_as_double((long long)of[0]), -1.0);
-  const double y0 = __fma_rn(exponent, __longlong_as_double(0x3fe62e42fefa39ef), __longlong_as_double((long long)of[1]));
-  const double r2 = __dmul_rn(r, r);
-  const double y = __fma_rn(__longlong_as_double(0x3fd5575b0be00b6a), r, __longlong_as_double(0xbfdffffef20a4123));
-  return (float)__fma_rn(__fma_rn(__longlong_as_double(0xbfd00ea348b88334), r2, y), r2, __dadd_rn(y0, r));
+  const double mantissa = (double)__uint_as_float(bits - (from & 0xff800000)), k = (double)((int)from >> 23);
+  const u64 *pair = logarithms + (from >> 19) % 16 * 2;
+  const double inverse = __longlong_as_double((long long)pair[0]), log = __longlong_as_double((long long)pair[1]);
+  const double r = __fma_rn(mantissa, inverse, -1.0), square = __dmul_rn(r, r);
+  const double begin = __dadd_rn(__fma_rn(k, __longlong_as_double(0x3fe62e42fefa39ef), log), r);
+  const double line = __fma_rn(__longlong_as_double(0x3fd5575b0be00b6a), r, __longlong_as_double(0xbfdffffef20a4123));
+  return (float)__fma_rn(__fma_rn(__longlong_as_double(0xbfd00ea348b88334), square, line), square, begin);
+}
+
+// ln(1 + e^x), above 20 x
+INLINE float softplus(float x, const u64 *powers, const u64 *logarithms) {
+  return x > 20.0f ? x : logf_of(__fadd_rn(1.0f, expf_of(x, powers)), logarithms);
 }
 
 // y 2^k by adding to the exponent field.

@@ -102,8 +102,8 @@ pub(super) fn at_once(row: usize) -> usize {
 
 /// The launches of one pass, so far.
 pub(super) struct Pass<'p> {
-    program: &'p Program,
-    tokens: usize,
+    pub(super) program: &'p Program,
+    pub(super) tokens: usize,
     wanted: usize,
     /// Bits of any-precision weights.
     pub(super) width: u8,
@@ -223,6 +223,7 @@ impl Pass<'_> {
             Operation::Apply { function, x, y, powers } => self.apply(function, [x, y.unwrap_or(x)], powers),
             Operation::Copy { from, part, to } => self.copy(from, part, to),
             Operation::Repeat { from, width, times, to } => self.repeat([from, to], width, times),
+            Operation::Recurrent(ref recurrent) => self.recurrent(recurrent),
             Operation::Planes { ref matrix, from, x, to } => self.planes(matrix, [from, x, to]),
             Operation::Rotate { x, table, pairs, neighbours, heads } => {
                 let operands = vec![

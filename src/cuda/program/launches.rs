@@ -16,6 +16,8 @@ pub struct Limits {
     pub page: usize,
     /// Pages of all sequences.
     pub pages: usize,
+    /// Slots for what recurrent layers have kept of sequences.
+    pub slots: usize,
 }
 
 impl Limits {
@@ -83,4 +85,8 @@ pub(crate) mod fixed {
     pub const WORK: usize = 5;
     /// Counters by which a slice of a product knows that it is the last: u32 each.
     pub const TICKETS: usize = 6;
+    /// States of sequences, a slot for each.
+    pub const STATES: usize = 7;
+    /// The slots of the sequences of a pass, and 1 where the sequence begins: two u32 each.
+    pub const SLOTS: usize = 8;
 }

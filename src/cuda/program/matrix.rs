@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use trine_formats::types::{TypeId, tq1_0};
 
 use super::ProgramError;
-use super::memory::{Kind, Memory, size};
+use super::memory::{Kind, Memory, Quants, size};
 use super::operation::Placed;
 use super::plane_matrix::PlaneMatrix;
 use crate::fast::WeightFormat;
@@ -361,4 +361,15 @@ fn checked(matrix: &Matrix<'_>) -> Result<usize, ProgramError> {
         return Err(failed(PackError::Length { what: info.name, rows, columns, found: matrix.data.len(), expected }));
     }
     Ok(expected)
+}
+
+/// The form in which a type's kernels take activations; `None` for floats.
+pub(super) fn quants_for(ty: TypeId) -> Option<Quants> {
+    match ty {
+        TypeId::Q8_0 | TypeId::Q4_0 => Some(Quants::Q8_0),
+        TypeId::I2_S => Some(Quants::Bytes { floored: true }),
+        TypeId::TL1 | TypeId::TL2 => Some(Quants::Bytes { floored: false }),
+        TypeId::F16 | TypeId::F32 => None,
+        _ => Some(Quants::Q8K),
+    }
 }

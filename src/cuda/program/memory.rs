@@ -14,6 +14,8 @@ pub enum Kind {
     Weights,
     /// Keys and values.
     Cells,
+    /// States of recurrent layers.
+    States,
     /// Values that one operation writes and later ones read.
     Values,
     /// Inputs of a step: tokens, their places, tables of angles.
@@ -38,6 +40,8 @@ pub struct Table {
     pub weights: u64,
     /// Keys and values.
     pub cells: u64,
+    /// States of recurrent layers.
+    pub states: u64,
     /// Values between operations, and inputs of a step.
     pub values: u64,
 }
@@ -51,26 +55,26 @@ impl Table {
         Table {
             weights: sum(&[Kind::Weights]),
             cells: sum(&[Kind::Cells]),
+            states: sum(&[Kind::States]),
             values: sum(&[Kind::Values, Kind::Inputs, Kind::Zeros]),
         }
     }
 
-    /// Sum of weights, cells and values, bytes.
+    /// Sum of weights, cells, states and values, bytes.
     pub fn total(&self) -> u64 {
-        self.weights.saturating_add(self.cells).saturating_add(self.values)
+        let parts = [self.cells, self.states, self.values];
+        parts.iter().fold(self.weights, |sum, &part| sum.saturating_add(part))
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        write!(
-            f,
-            "weights {:.1} MiB, keys and values {:.1} MiB, activations {:.1} MiB",
-            mib(self.weights),
-            mib(self.cells),
-            mib(self.values)
-        )
+        write!(f, "weights {:.1} MiB, keys and values {:.1} MiB, ", mib(self.weights), mib(self.cells))?;
+        if self.states > 0 {
+            write!(f, "states {:.1} MiB, ", mib(self.states))?;
+        }
+        write!(f, "activations {:.1} MiB", mib(self.values))
     }
 }
 

@@ -9,6 +9,7 @@
 mod between;
 mod calls;
 mod calls_experts;
+mod calls_recurrent;
 mod few;
 mod functions;
 mod launches;
@@ -22,6 +23,8 @@ mod planes;
 mod record;
 mod record_attention;
 mod record_experts;
+mod record_recurrent;
+mod recurrent;
 mod whole;
 
 pub use between::Streams;
@@ -35,6 +38,7 @@ pub use plane_matrix::PlaneMatrix;
 pub use record::{Recorder, Rotation, Span};
 pub use record_attention::{Cells, Heads, Rules};
 pub use record_experts::{Choosing, Chosen};
+pub use record_recurrent::{Convolution, Decay, Delta, Lightning, Scan, Wkv6, Wkv7};
 
 impl Program {
     /// The launches of a pass over `tokens` tokens, with any-precision weights of `width` bits; any number where there

@@ -5,6 +5,7 @@ use trine_formats::types::TypeId;
 use super::few::{Between, Whole};
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
+use super::recurrent::Recurrent;
 use crate::fast::WeightFormat;
 
 /// The function of a gate.
@@ -250,6 +251,8 @@ pub(super) enum Operation {
         powers: usize,
         plain: bool,
     },
+    /// Recurrences over positions, and what stands around them.
+    Recurrent(Recurrent),
 }
 
 /// Use of the numbers of an expert.
@@ -338,6 +341,7 @@ impl Operation {
             }
             Operation::OfChosen { to, chosen, .. } => all(&[*to, *chosen]),
             Operation::ScaleByGate { x, gates, .. } => all(&[*x, *gates]),
+            Operation::Recurrent(recurrent) => recurrent.values(f),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {
                 all(&[*gate]);
                 up.iter().for_each(|up| all(&[*up]));

@@ -22,6 +22,8 @@ pub struct Program {
     pub(super) head: usize,
     /// The number of the logits' memory, where it makes any.
     pub(super) logits: Option<usize>,
+    /// Numbers of a state.
+    pub(super) state: usize,
 }
 
 impl Program {
@@ -33,6 +35,11 @@ impl Program {
     /// Logits of a token, and identifiers that tokens may have.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    /// Numbers that recurrent layers keep of a sequence; 0 without such layers.
+    pub fn state(&self) -> usize {
+        self.state
     }
 
     /// All memory that it needs, by number.

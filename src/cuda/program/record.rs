@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use trine_formats::types::TypeId;
-
-use super::matrix::{Matrix, Store, Weights};
+use super::matrix::{Matrix, Store, Weights, quants_for};
 use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
 use super::operation::{Gate, Operation};
 use super::place::place;
@@ -39,6 +37,8 @@ pub struct Recorder<'a> {
     halves: Option<&'a BTreeSet<String>>,
     /// Quantized forms of values that have not changed since.
     forms: Vec<(usize, Quants, usize)>,
+    /// Numbers of a state so far.
+    pub(super) state: usize,
 }
 
 impl<'a> Recorder<'a> {
@@ -47,8 +47,8 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// Limits that no buffer has, or that are zero.
     pub fn new(limits: Limits, vocabulary: usize) -> Result<Recorder<'a>, ProgramError> {
-        let Limits { tokens, wanted, context, page, pages } = limits;
-        if [tokens, wanted, context, page, pages, vocabulary].contains(&0) {
+        let Limits { tokens, wanted, context, page, pages, slots } = limits;
+        if [tokens, wanted, context, page, pages, slots, vocabulary].contains(&0) {
             return Err(ProgramError::TooLarge(format!("nothing: {limits:?}")));
         }
         // Kernels count cells and tokens in 32 bits with a sign.
@@ -73,6 +73,8 @@ impl<'a> Recorder<'a> {
             input(&[wanted, 4])?,
             Memory { kind: Kind::Values, bytes: 0 },
             Memory { kind: Kind::Zeros, bytes: 0 },
+            Memory { kind: Kind::States, bytes: 0 },
+            input(&[tokens, 8])?,
         ];
         Ok(Recorder {
             limits,
@@ -85,6 +87,7 @@ impl<'a> Recorder<'a> {
             given: Vec::new(),
             halves: None,
             forms: Vec::new(),
+            state: 0,
         })
     }
 
@@ -400,6 +403,7 @@ impl<'a> Recorder<'a> {
         logits: Option<Span>,
     ) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
         let limits = self.limits;
+        let states = size(&[limits.slots, self.state, 4], "states")?;
         let kept: Vec<usize> = leaving.iter().copied().chain(logits.map(|span| span.0)).collect();
         place(&mut self.values, &self.given, &kept, &self.operations, &limits, &mut self.memories)?;
         let mut program = Program {
@@ -413,7 +417,9 @@ impl<'a> Recorder<'a> {
             given: self.given,
             leaving,
             head,
+            state: self.state,
         };
+        program.memories[fixed::STATES].bytes = states;
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;
         program.memories[fixed::TICKETS].bytes = super::calls::tickets(&program)?;
         // Every launch of the largest pass has a plan.
@@ -421,16 +427,5 @@ impl<'a> Recorder<'a> {
         program.body(limits.tokens, widest)?;
         program.logits_of(limits.wanted, widest)?;
         Ok((program, self.store.weights))
-    }
-}
-
-/// The form in which a type's kernels take activations; `None` for floats.
-pub(super) fn quants_for(ty: TypeId) -> Option<Quants> {
-    match ty {
-        TypeId::Q8_0 | TypeId::Q4_0 => Some(Quants::Q8_0),
-        TypeId::I2_S => Some(Quants::Bytes { floored: true }),
-        TypeId::TL1 | TypeId::TL2 => Some(Quants::Bytes { floored: false }),
-        TypeId::F16 | TypeId::F32 => None,
-        _ => Some(Quants::Q8K),
     }
 }

@@ -1,10 +1,10 @@
 //! Recording mixtures of experts.
 
 use super::ProgramError;
-use super::matrix::Matrix;
+use super::matrix::{Matrix, quants_for};
 use super::memory::RowCount;
 use super::operation::{Choose, Claim, Gating, OfChosen, Operation, Part};
-use super::record::{Recorder, Span, quants_for};
+use super::record::{Recorder, Span};
 use crate::plan::is_listed;
 
 /// The most experts of a block that the kernels choose from.

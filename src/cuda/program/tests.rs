@@ -2,7 +2,7 @@ use trine_formats::types::TypeId;
 
 use super::*;
 
-const LIMITS: Limits = Limits { tokens: 5, wanted: 2, context: 100, page: 16, pages: 21 };
+const LIMITS: Limits = Limits { tokens: 5, wanted: 2, context: 100, page: 16, pages: 21, slots: 2 };
 
 const WIDTH: usize = 64;
 const VOCABULARY: usize = 10;

@@ -20,6 +20,11 @@ pub use shared::Shared;
 pub struct Failure(String);
 
 impl Failure {
+    /// A reason in one line.
+    pub fn new(why: String) -> Failure {
+        Failure(why)
+    }
+
     fn of(error: impl fmt::Display) -> Failure {
         Failure(error.to_string())
     }
@@ -48,6 +53,23 @@ pub struct Part<'a> {
     pub first: usize,
     /// Number of new tokens.
     pub tokens: usize,
+    /// Where recurrent layers have their state, and leave the next one.
+    pub slot: Slot,
+}
+
+/// A place for the state of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// Its number, below that of the limits.
+    pub number: usize,
+    /// True if the sequence begins: its state is zero, whatever is there.
+    pub fresh: bool,
+}
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot { number: 0, fresh: true }
+    }
 }
 
 /// Cosine and sine of every pair of a kind of RoPE at a position.
@@ -83,6 +105,27 @@ pub trait Passes: Send {
     /// # Errors
     /// Pages that are not there, and what the device says.
     fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure>;
+
+    /// Numbers that recurrent layers keep of a sequence; 0 without such layers.
+    fn state(&self) -> usize;
+
+    /// Copies the state in a slot to another one.
+    ///
+    /// # Errors
+    /// Slots that are not there, and what the device says.
+    fn copy_state(&mut self, from: usize, to: usize) -> Result<(), Failure>;
+
+    /// The state in a slot.
+    ///
+    /// # Errors
+    /// A slot that is not there, and what the device says.
+    fn read_state(&mut self, slot: usize) -> Result<Vec<f32>, Failure>;
+
+    /// Puts a state into a slot.
+    ///
+    /// # Errors
+    /// A slot that is not there, a state of another length, and what the device says.
+    fn write_state(&mut self, slot: usize, state: &[f32]) -> Result<(), Failure>;
 }
 
 /// A device for one model.

@@ -56,13 +56,27 @@ impl<D: Device> Runner<D> {
         done.map_err(Failure::of)
     }
 
+    /// The first byte of a slot, and its bytes.
+    fn slot(&self, number: usize) -> Result<(usize, usize), Failure> {
+        let (slots, bytes) = (self.program.limits().slots, 4 * self.program.state());
+        if number >= slots {
+            return Err(Failure(format!("slot {number}, where there are {slots}")));
+        }
+        Ok((number * bytes, bytes))
+    }
+
     /// Reads floats from the start of a memory of its own.
     fn read(&self, memory: usize, count: usize) -> Result<Vec<f32>, Failure> {
+        self.read_at(memory, 0, count)
+    }
+
+    /// The same from a byte on.
+    fn read_at(&self, memory: usize, at: usize, count: usize) -> Result<Vec<f32>, Failure> {
         let Some(buffer) = &self.own[memory] else {
             return Err(Failure(format!("memory {memory} holds weights")));
         };
         let mut bytes = vec![0; 4 * count];
-        let done = self.loaded.device().download(buffer, 0, &mut bytes);
+        let done = self.loaded.device().download(buffer, at, &mut bytes);
         done.map_err(Failure::of)?;
         let numbers = bytes.as_chunks::<4>().0;
         Ok(numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
@@ -109,6 +123,9 @@ impl<D: Device> Runner<D> {
                     limits.page,
                     limits.context
                 ));
+            }
+            if part.slot.number >= limits.slots {
+                return refused(format!("slot {}, where there are {}", part.slot.number, limits.slots));
             }
             let outside = |page: &&u32| **page as usize >= limits.pages;
             if let Some(page) = part.pages.iter().find(outside) {
@@ -163,6 +180,10 @@ impl<D: Device> Runner<D> {
             dwords([number as usize, position % page])
         });
         self.fill(fixed::CELLS, cells)?;
+        if self.program.state() > 0 {
+            let slots = parts.iter().flat_map(|part| dwords([part.slot.number, usize::from(part.slot.fresh)]));
+            self.fill(fixed::SLOTS, slots)?;
+        }
         let tables = parts.iter().flat_map(|part| {
             let known = part.pages.iter().copied().chain(std::iter::repeat(0));
             known.take(row).map(u32::to_le_bytes)
@@ -246,5 +267,32 @@ impl<D: Device + Send> Passes for Runner<D> {
             done.map_err(Failure::of)?;
         }
         Ok(())
+    }
+
+    fn state(&self) -> usize {
+        self.program.state()
+    }
+
+    fn copy_state(&mut self, from: usize, to: usize) -> Result<(), Failure> {
+        let [(from, bytes), (to, _)] = [self.slot(from)?, self.slot(to)?];
+        let mut device = self.loaded.device();
+        let Some(states) = &mut self.own[fixed::STATES] else { return Ok(()) };
+        device.copy(states, from, to, bytes).map_err(Failure::of)
+    }
+
+    fn read_state(&mut self, slot: usize) -> Result<Vec<f32>, Failure> {
+        let (at, bytes) = self.slot(slot)?;
+        self.read_at(fixed::STATES, at, bytes / 4)
+    }
+
+    fn write_state(&mut self, slot: usize, state: &[f32]) -> Result<(), Failure> {
+        let (at, bytes) = self.slot(slot)?;
+        if 4 * state.len() != bytes {
+            return Err(Failure(format!("a state of {} numbers, where slots have {}", state.len(), bytes / 4)));
+        }
+        let mut device = self.loaded.device();
+        let Some(states) = &mut self.own[fixed::STATES] else { return Ok(()) };
+        let numbers: Vec<u8> = state.iter().flat_map(|x| x.to_le_bytes()).collect();
+        device.upload(states, at, &numbers).map_err(Failure::of)
     }
 }

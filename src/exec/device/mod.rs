@@ -5,7 +5,9 @@ mod cut;
 mod experts;
 mod offload;
 mod record;
+mod recurrent;
 mod running;
+mod slots;
 mod tape;
 
 pub use offload::{DeviceError, Gpu, Limits, Offload, Offloaded, Recording, check};

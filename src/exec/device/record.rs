@@ -3,6 +3,7 @@
 use trine_cuda::program::{ProgramError, Recorder, Span, embeds};
 
 use super::offload::{Angles, Recorded, Recording, Start};
+use super::recurrent::is_fresh;
 use super::tape::{Place, Tape, missing};
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
@@ -278,6 +279,20 @@ impl<'a> Tape<'a> {
                 let y = self.recorder.combine(self.rows(inputs[0])?, &chosen, *weighed)?;
                 self.set(outputs[0], y);
             }
+            Op::MultiplyAdd(row) => {
+                let (x, y) = (self.own(at)?, self.rows(inputs[1])?);
+                self.recorder.multiply_add(x, y, row)?;
+                self.set(outputs[0], x);
+            }
+            Op::Decay(rule) => {
+                let x = self.own(at)?;
+                self.decay(x, rule)?;
+                self.set(outputs[0], x);
+            }
+            op if is_fresh(op) => {
+                let y = self.recurrent(operation)?;
+                self.set(outputs[0], y);
+            }
             _ => self.between(at)?,
         }
         self.done[at] = true;
@@ -304,5 +319,5 @@ fn writes_over(op: &Op, first: bool) -> bool {
             | Op::ReadStreams(_)
             | Op::Take
     );
-    first && !fresh
+    first && !fresh && !is_fresh(op)
 }

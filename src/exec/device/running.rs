@@ -5,33 +5,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trine_cuda::run::{Input, Part};
 
 use super::offload::{DeviceError, Limits, Offloaded, OffloadedPart, Start};
+use super::slots::{Slots, States};
 use crate::exec::behind::Behind;
 use crate::kv::{PagePool, SequenceRows};
 use crate::program::Value;
 
 /// Rows of logits that are computed together, as on the processor.
 const LOGITS_AT_ONCE: usize = 32;
+/// Bytes of states that are not too much beside the weights; two states may take more.
+const MOST_STATES: usize = 2 << 30;
 /// The most rows of a pass: what is computed for them at the same time takes memory beside the weights.
 const MOST_ROWS: usize = 2048;
 
-/// The GPU part of an engine: keys and values in the engine's pages, and memory for passes. It is allocated at its
-/// first use.
+/// The GPU part of an engine: keys and values in the engine's pages, states of recurrent layers, and memory for passes.
+/// It is allocated at its first use.
 #[derive(Clone, Default)]
-pub struct OnDevice(Arc<Mutex<Option<Offloaded>>>);
+pub struct OnDevice(Arc<Mutex<Option<Started>>>);
 
 /// The GPU of an engine while a step uses it.
-pub struct Running<'a>(MutexGuard<'a, Option<Offloaded>>);
+pub struct Running<'a>(MutexGuard<'a, Option<Started>>);
+
+/// A program with its memory, and who has which slot of it.
+struct Started {
+    offloaded: Offloaded,
+    slots: Slots,
+}
 
 impl OnDevice {
-    /// The GPU of an engine with `pages`, with memory for passes of `rows` rows; `None` where `start` says that it runs
-    /// nothing.
+    /// The GPU of an engine with `pages`, with memory for passes of `rows` rows of `sequences` sequences; `None` where
+    /// `start` says that it runs nothing.
     ///
     /// # Errors
     /// More memory than the GPU has, and what it says.
     pub fn running(
         &self,
         pages: &PagePool,
-        rows: usize,
+        [rows, sequences]: [usize; 2],
         start: impl FnOnce(Limits) -> Option<Result<Offloaded, DeviceError>>,
     ) -> Result<Option<Running<'_>>, DeviceError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,16 +52,29 @@ impl OnDevice {
                 context: pages.budget().saturating_mul(page),
                 page,
                 pages: pages.budget(),
+                slots: slots(sequences, pages.layout().state_elsewhere),
             };
-            *state = start(limits).transpose()?;
+            let started = |offloaded| Started { offloaded, slots: Slots::new(limits.slots) };
+            *state = start(limits).transpose()?.map(started);
         }
         Ok(state.is_some().then_some(Running(state)))
     }
 }
 
+/// Slots for passes of so many sequences with states of `numbers` numbers: the state that a pass begins with stays
+/// until it has ended.
+fn slots(sequences: usize, numbers: usize) -> usize {
+    let of_two = numbers.saturating_mul(2 * size_of::<f32>()).max(1);
+    2 * sequences.min(MOST_STATES / of_two).max(1)
+}
+
 impl Running<'_> {
+    fn started(&mut self) -> &mut Started {
+        self.0.as_mut().expect("it was started")
+    }
+
     fn parts(&mut self) -> &mut [OffloadedPart] {
-        &mut self.0.as_mut().expect("it was started").0
+        &mut self.started().offloaded.0
     }
 
     /// The part that makes logits.
@@ -60,26 +82,38 @@ impl Running<'_> {
         self.parts().last_mut().expect("a GPU has a layer")
     }
 
+    /// The most sequences of a pass.
+    pub fn sequences(&mut self) -> usize {
+        let has_states = |part: &OffloadedPart| part.passes.state() > 0;
+        match self.parts().iter().find(|part| has_states(part)) {
+            Some(part) => part.passes.limits().slots / 2,
+            None => usize::MAX,
+        }
+    }
+
     /// The most rows of a pass.
     pub fn rows(&mut self) -> usize {
         self.last().passes.limits().tokens
     }
 
-    /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences.
+    /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences, and
+    /// states in slots.
     ///
     /// # Errors
     /// The device's error.
-    pub fn pass(&mut self, behind: &Behind<'_>, parts: &[SequenceRows<'_>]) -> Result<(), DeviceError> {
-        let on_gpus = self.parts();
-        for part in parts {
+    pub fn pass(&mut self, behind: &Behind<'_>, parts: &mut [SequenceRows<'_>]) -> Result<(), DeviceError> {
+        let Started { offloaded: Offloaded(on_gpus), slots } = self.started();
+        for part in parts.iter() {
             if let Some((from, to)) = part.seq.copied_page() {
                 on_gpus.iter_mut().try_for_each(|gpu| gpu.passes.copy_page(from, to))?;
             }
         }
         let pages: Vec<Vec<u32>> = parts.iter().map(|p| p.seq.page_numbers()).collect();
-        let pairs = parts.iter().zip(&pages);
-        let parts: Vec<Part<'_>> =
-            pairs.map(|(part, pages)| Part { pages, first: part.first(), tokens: part.rows.len() }).collect();
+        let placed = slots.place(&mut States(on_gpus), parts)?;
+        let parts = parts.iter().zip(&pages).zip(placed);
+        let parts: Vec<Part<'_>> = parts
+            .map(|((part, pages), slot)| Part { pages, first: part.first(), tokens: part.rows.len(), slot })
+            .collect();
         // Values that GPUs have left for those behind them.
         let mut left: Vec<(Value, Vec<f32>)> = Vec::new();
         let last = on_gpus.len() - 1;
@@ -124,5 +158,18 @@ impl Running<'_> {
     /// The device's error.
     pub fn stream(&mut self) -> Result<Vec<f32>, DeviceError> {
         Ok(self.last().passes.left()?.swap_remove(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slots;
+
+    #[test]
+    fn large_states_have_fewer_slots_and_every_pass_has_two() {
+        assert_eq!(slots(16, 0), 32);
+        assert_eq!(slots(16, 1 << 20), 32);
+        assert_eq!(slots(16, 1 << 27), 4);
+        assert_eq!((slots(16, usize::MAX), slots(0, 5)), (2, 2));
     }
 }

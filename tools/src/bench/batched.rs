@@ -157,7 +157,7 @@ fn measure(model: &Weights, pool: &Pool, test: &Test, args: &Args) -> Result<Tim
     // One more for the copy of a page that is shared.
     let pages = PagePool::new(layout, test.sequences * (each + 1));
     let mut bench = Bench {
-        engine: Engine::with_pages(model, pool, pages),
+        engine: Engine::with_pages(model, pool, pages).with_sequences(test.sequences),
         tokens: RandomTokens::new(model.n_vocab()),
         options: StepOptions { n_ubatch: test.ubatch, ..StepOptions::default() },
     };

@@ -9,7 +9,8 @@ use std::process::Output;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use trine::{Recipe, Target};
-use trine_testkit::{tool, trilm};
+use trine_testkit::archs::Listing;
+use trine_testkit::{testdata, tool, trilm};
 
 /// A folder whose `libcuda.so.1` is the emulated driver.
 fn driver() -> TempDir {
@@ -78,6 +79,19 @@ fn the_logits_are_those_of_the_processor() {
     let expected = house.hashes("");
     assert_eq!(expected.lines().count(), 3);
     for options in ["--device cuda", "--device cuda:0 -ngl 2", "-dev cuda -ngl 1", "-dev cuda -ngl 0"] {
+        assert_eq!(house.hashes(options), expected, "{options}");
+    }
+}
+
+#[test]
+fn states_of_recurrent_layers_stay_there_between_passes() {
+    let house = House::new();
+    let listing = fs::read_to_string(testdata("archs/mamba2-dense.txt")).expect("a listing");
+    fs::write(&house.model, Listing::parse(&listing).file()).expect("room for the model");
+    fs::write(house.folder.path().join("ids.txt"), "3 60 101 7 9 11").expect("room");
+    let expected = house.hashes("");
+    assert_eq!(expected.lines().count(), 6);
+    for options in ["--device cuda", "--device cuda -ngl 2"] {
         assert_eq!(house.hashes(options), expected, "{options}");
     }
 }

@@ -9,10 +9,11 @@ mod mistakes;
 mod planes;
 mod products;
 mod quantize;
+mod recurrent;
 
 use trine_compat_tests::ptx::{Argument, Device, Emulated, Fault, Launch, Module, Report, Schedule};
 use trine_cuda::program::{Limits, Matrix, ProgramError, Recorder, Span};
-use trine_cuda::run::{Host, Input, Part, Shared};
+use trine_cuda::run::{Host, Input, Part, Shared, Slot};
 use trine_formats::types::TypeId;
 
 /// A recorded operation and the rows of floats that it is run on.
@@ -58,7 +59,7 @@ impl<'a> Case<'a> {
         let mut table: Vec<u8> = self.rows.iter().flat_map(|x| x.to_le_bytes()).collect();
         let rows = tokens.max(vocabulary);
         table.resize(4 * rows * self.columns, 0);
-        let limits = Limits { tokens, wanted: tokens, context: tokens, page: 1, pages: tokens };
+        let limits = Limits { tokens, wanted: tokens, context: tokens, page: 1, pages: tokens, slots: 1 };
         // A table of the function alone would not live as long as what the caller records.
         let table: &'static [u8] = table.leak();
         let mut recorder = Recorder::new(limits, vocabulary)?;
@@ -75,7 +76,7 @@ impl<'a> Case<'a> {
         let (program, weights) = recorder.finish(wanted)?;
         let mut passes = Shared::new(device).start(program, &weights)?;
         let ids: Vec<u32> = (0..tokens as u32).collect();
-        let part = Part { pages: &ids, first: 0, tokens };
+        let part = Part { pages: &ids, first: 0, tokens, slot: Slot::default() };
         passes.pass(Input::Tokens(&ids), &[part], self.width, &|_, _| Vec::new())?;
         let all: Vec<usize> = (0..tokens).collect();
         Ok(passes.logits(&all)?)

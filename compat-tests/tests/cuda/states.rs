@@ -1,0 +1,80 @@
+//! States of recurrent layers on the emulated GPU: sequences side by side, forks, marks, cuts, and more of them than
+//! there are slots.
+
+use trine::model::Weights;
+use trine::pool::Pool;
+use trine::step::{Engine, Segment, StepOptions};
+use trine_compat_tests::ptx::Emulated;
+use trine_testkit::sha256;
+
+use super::archs::made_as;
+use super::model::on_gpu;
+use trine::kv::Sequence;
+
+/// The hashes of the logits of a conversation with an engine for so many sequences at a time.
+fn conversation(model: &Weights, sequences: usize) -> Vec<String> {
+    let pool = Pool::new(1).expect("a thread");
+    let engine = Engine::new(model, &pool, 40 * model.page_layout().bytes()).with_sequences(sequences);
+    let options = StepOptions { n_ctx: 64, n_ubatch: 4, ..StepOptions::default() };
+    let mut heard = Vec::new();
+    let mut step = |parts: &mut [(&mut Sequence, &[u32])]| {
+        let segments = parts.iter_mut().map(|(seq, tokens)| Segment { seq, tokens, logits_from: 0 });
+        let mut all: Vec<Vec<String>> = parts_of(segments.len());
+        let segments = &mut segments.collect::<Vec<_>>();
+        let done = engine.step(segments, &options, &mut |segment, _, logits| {
+            let bytes: Vec<u8> = logits.iter().flat_map(|x| x.to_le_bytes()).collect();
+            all[segment].push(sha256(&bytes));
+        });
+        done.unwrap_or_else(|e| panic!("{e}"));
+        heard.extend(all.into_iter().flatten());
+    };
+    let [mut a, mut b] = [engine.sequence(), engine.sequence()];
+    step(&mut [(&mut a, &[3, 60, 101]), (&mut b, &[7, 8])]);
+    // A fork goes its own way, and so does what it comes from.
+    let mut fork = a.fork(3);
+    step(&mut [(&mut fork, &[9]), (&mut a, &[11]), (&mut b, &[12])]);
+    // More sequences than slots; all of them go on.
+    let mut others = [engine.sequence(), engine.sequence(), engine.sequence()];
+    for (i, other) in others.iter_mut().enumerate() {
+        step(&mut [(other, &[20 + i as u32, 5])]);
+    }
+    let [c, d, _] = &mut others;
+    step(&mut [(c, &[1]), (&mut a, &[2]), (d, &[3]), (&mut fork, &[4])]);
+    // Back to a mark, and on in another way.
+    let mark = a.mark();
+    step(&mut [(&mut a, &[30, 31])]);
+    a.restore(mark);
+    step(&mut [(&mut a, &[32])]);
+    // A cut state is none.
+    assert_eq!(b.truncate(1), 0);
+    step(&mut [(&mut b, &[7])]);
+    heard
+}
+
+fn parts_of(count: usize) -> Vec<Vec<String>> {
+    vec![Vec::new(); count]
+}
+
+#[test]
+fn sequences_keep_their_states_apart_wherever_they_lie() {
+    // convolutions and scans beside attention, and alone
+    for (name, layers) in [("mamba2-dense", usize::MAX), ("granitehybrid-long", 2)] {
+        let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
+        let expected = conversation(&model, 16);
+        assert_eq!(expected.len(), 22);
+        for sequences in [16, 1, 2] {
+            let found = conversation(&on_gpu(&file, Emulated::new().expect("PTX"), layers), sequences);
+            assert_eq!(found, expected, "{name}, {sequences} sequences at a time");
+        }
+    }
+}
+
+#[test]
+fn states_on_a_gpu_are_not_saved() {
+    let (model, file) = made_as("mamba2-dense.txt", "F16").expect("a model");
+    let pool = Pool::new(1).expect("a thread");
+    let saved = |model: &Weights| Engine::new(model, &pool, 1 << 20).sequence().write(&mut Vec::new());
+    saved(&model).expect("bytes");
+    let refused = saved(&on_gpu(&file, Emulated::new().expect("PTX"), usize::MAX)).expect_err("a refusal");
+    assert!(refused.to_string().contains("--device cpu"), "{refused}");
+}

@@ -286,7 +286,7 @@ impl Engine {
         let given = self.model.reads_hidden();
         assert_eq!(options.hidden.len(), rows * given, "a hidden state for every token");
         let begun = segments.iter().any(|s| !s.seq.is_empty());
-        if self.model.attends_both_ways() && (begun || rows > n_ubatch) {
+        if self.model.attends_both_ways() && (begun || rows > most[0]) {
             return Err(StepError::NotWhole(rows));
         }
         let stores = usize::from(!self.model.borrows_keys());

@@ -4,14 +4,6 @@
 // Eight blocks of these on a multiprocessor leave 64 registers to a thread.
 constexpr int THREADS = 128;
 
-// x += y * row, element by element.
-extern "C" __global__ void __launch_bounds__(2 * THREADS, 4)
-    multiply_add(float *x, const float *y, const float *row, int columns, int count) {
-  const u64 i = (u64)blockIdx.x * 2 * THREADS + threadIdx.x;
-  if (i < count)
-    x[i] = __fadd_rn(x[i], __fmul_rn(y[i], row[i % columns]));
-}
-
 // softplus(x) * factor, or sigmoid(x * factor) * bound: the decays of a head's `of_head` numbers.
 extern "C" __global__ void __launch_bounds__(2 * THREADS, 4)
     decay(float *x, const float *factors, const u64 *powers, const u64 *logarithms, int bounded, float bound, int of_head, int heads,

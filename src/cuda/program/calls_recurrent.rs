@@ -71,10 +71,6 @@ impl Pass<'_> {
                 self.by_column("shift", n, vec![self.at(x), self.at(to), int(n)], state)?;
                 self.keep_rows(x, 1, state)
             }
-            Recurrent::MultiplyAdd { x, y, row } => {
-                let n = int(columns(self, x));
-                self.each((RECURRENT, "multiply_add"), x, vec![self.at(x), self.at(y), memory(row), n])
-            }
             Recurrent::Decay { x, factors, tables: Tables { powers, logarithms }, bound, of_head } => {
                 let mut operands = vec![self.at(x), memory(factors), memory(powers), memory(logarithms)];
                 let heads = columns(self, x) / of_head;

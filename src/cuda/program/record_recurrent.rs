@@ -180,21 +180,6 @@ impl<'a> Recorder<'a> {
         Ok(to)
     }
 
-    /// `x += y * row`.
-    ///
-    /// # Errors
-    /// Values and a row of several shapes.
-    pub fn multiply_add(&mut self, x: Span, y: Span, row: &'a [f32]) -> Result<(), ProgramError> {
-        let columns = self.columns(x);
-        if self.rows(x) != self.rows(y) || self.columns(y) != columns || row.len() != columns {
-            return refused(format!("products of {} columns with {} factors", self.columns(y), row.len()));
-        }
-        self.changes(x);
-        let row = self.vector(row)?;
-        self.push(Recurrent::MultiplyAdd { x: x.0, y: y.0, row });
-        Ok(())
-    }
-
     /// The decays of a delta rule, where their numbers are.
     ///
     /// # Errors

@@ -7,8 +7,6 @@ pub(super) enum Recurrent {
     Convolve { x: usize, weights: usize, bias: Option<usize>, kernel: usize, distance: usize, state: usize, to: usize },
     /// The row of the position before.
     Shift { x: usize, state: usize, to: usize },
-    /// `x += y * row`.
-    MultiplyAdd { x: usize, y: usize, row: usize },
     /// Decays of a delta rule.
     Decay { x: usize, factors: usize, tables: Tables, bound: Option<f32>, of_head: usize },
     /// A selective scan.
@@ -88,7 +86,6 @@ impl Recurrent {
         let mut all = |values: &[usize]| values.iter().for_each(|&value| f(value));
         match self {
             Recurrent::Convolve { x, to, .. } | Recurrent::Shift { x, to, .. } => all(&[*x, *to]),
-            Recurrent::MultiplyAdd { x, y, .. } => all(&[*x, *y]),
             Recurrent::Decay { x, .. } => all(&[*x]),
             Recurrent::Scan { x, steps, vectors: [b, c], to, .. } => all(&[*x, *steps, *b, *c, *to]),
             Recurrent::Delta { inputs, to, .. } | Recurrent::Wkv7 { inputs, to, .. } => {

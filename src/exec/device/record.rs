@@ -279,11 +279,6 @@ impl<'a> Tape<'a> {
                 let y = self.recorder.combine(self.rows(inputs[0])?, &chosen, *weighed)?;
                 self.set(outputs[0], y);
             }
-            Op::MultiplyAdd(row) => {
-                let (x, y) = (self.own(at)?, self.rows(inputs[1])?);
-                self.recorder.multiply_add(x, y, row)?;
-                self.set(outputs[0], x);
-            }
             Op::Decay(rule) => {
                 let x = self.own(at)?;
                 self.decay(x, rule)?;

@@ -20,7 +20,7 @@ mod divergence;
 mod measure;
 mod roles;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use thiserror::Error;
 use trine_formats::gguf::{ModelFile, Program};
@@ -180,9 +180,8 @@ impl<'a> Allocator<'a> {
         }
         let losses = measure::losses(model, &rows, &types, recipe, options, progress)?;
         let output = output_of(&plan.rows);
-        let blocks = blocks(&plan.rows).max(1) as f64;
         let count = |row: &&Row| match Category::of(&row.name) {
-            role if Some(role) == output => roles::OUTPUT * blocks,
+            role if Some(role) == output => roles::OUTPUT,
             role => roles::count(role),
         };
         let counts: Vec<f64> = rows.iter().map(count).collect();
@@ -380,12 +379,6 @@ impl Allocation {
 fn output_of(rows: &[Row]) -> Option<Category> {
     let all = [Category::Output, Category::TokenEmbd];
     all.into_iter().find(|category| rows.iter().any(|row| Category::of(&row.name) == *category))
-}
-
-/// The number of blocks, by the names of their tensors.
-fn blocks(rows: &[Row]) -> usize {
-    let names = rows.iter().filter_map(|row| row.name.strip_prefix("blk.")?.split_once('.'));
-    names.map(|(number, _)| number).collect::<BTreeSet<_>>().len()
 }
 
 /// True of a tensor whose type nothing but the file type decides.

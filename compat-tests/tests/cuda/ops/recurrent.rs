@@ -438,13 +438,4 @@ fn decays_and_sums_of_products_have_the_bits_of_the_processor() {
         let found = Case::new(x, columns).run(|r, x| r.decay(x, &rule).map(|()| x));
         assert_same(&found, &expected, &format!("decays of {of_head}, {bound:?}"));
     }
-    let row = leaked(&mut rng, columns, |x| x);
-    let x = &x[..20 * columns];
-    let mut expected = x.to_vec();
-    rows::multiply_add(&mut expected, x, row);
-    let found = Case::new(x, columns).run(|r, x| {
-        let y = r.repeat(x, columns, 1)?;
-        r.multiply_add(x, y, row).map(|()| x)
-    });
-    assert_same(&found, &expected, "a sum of products");
 }

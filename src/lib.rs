@@ -62,6 +62,7 @@ pub mod open;
 pub mod program;
 pub mod quant;
 pub mod sample;
+pub mod sequential;
 pub mod step;
 pub mod tokenizer;
 pub mod tune;

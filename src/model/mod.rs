@@ -24,6 +24,7 @@ mod problem;
 pub(crate) mod toy;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -324,6 +325,19 @@ impl Weights {
     /// The values that [`Weights::residual`] gives.
     pub(crate) fn handed_over(&self) -> &[Value] {
         &self.inner.handover.1
+    }
+
+    /// Carries out some operations of the forward pass on the processor, as [`Processor::run_part`] says. Runs on the
+    /// current pool.
+    pub(crate) fn part_of_pass(
+        &self,
+        operations: Range<usize>,
+        values: (&[(Value, Floats)], &[Value]),
+        tokens: &[u32],
+        parts: &mut [kv::SequenceRows<'_>],
+        options: &PassOptions,
+    ) -> Vec<Floats> {
+        self.inner.processor.run_part(&self.inner.program, operations, values, tokens, parts, options)
     }
 
     /// The hidden states of the rows of `x`: the residual stream behind the last norm, of which logits are made.

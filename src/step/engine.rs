@@ -326,7 +326,7 @@ impl Engine {
         })
     }
 
-    fn setting(&self, options: &StepOptions) -> Result<Setting, StepError> {
+    pub(super) fn setting(&self, options: &StepOptions) -> Result<Setting, StepError> {
         let bits = match options.bits {
             Some(bits) => {
                 self.model.check_width(bits)?;
@@ -341,7 +341,7 @@ impl Engine {
         }
     }
 
-    fn check(&self, segments: &[Segment<'_>]) -> Result<(), StepError> {
+    pub(super) fn check(&self, segments: &[Segment<'_>]) -> Result<(), StepError> {
         let n_vocab = self.model.n_vocab();
         let most = self.model.most_positions().unwrap_or(usize::MAX);
         for (no, segment) in segments.iter().enumerate() {

@@ -11,6 +11,7 @@
 //! [`Engine`] is what a server stands on, [`PrefixTree`] remembers what was evaluated for the next sequence that begins
 //! alike; [`Session`] is the convenience of one sequence.
 
+mod blocks;
 mod engine;
 mod pooling;
 mod prefix;

@@ -70,7 +70,8 @@ pub const HOUSE: House = House {
         &[("open",      &["src/open"]),                     // a path to a model
           ("generate",  &["src/generate"])],                // the loop from prompt to text
         &[("handle",    &["src/handle"])],                  // weights, tokenizer and file of one model
-        &[("tune",      &["src/tune"])],                    // scales of quantized files by gradient
+        &[("tune",      &["src/tune"]),                     // scales of quantized files by gradient
+          ("sequential", &["src/sequential"])],             // Hessians behind what is rounded already
         &[("quant",     &["src/quant"]),                    // these four work on files and texts
           ("convert",   &["src/convert"]),
           ("fisher",    &["src/fisher"]),

@@ -1,6 +1,6 @@
 //! The options of `rquantize` for rounding with error feedback, and what it says of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -8,9 +8,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use trine::quant::Plan;
 use trine::quant::anyprec::Clusters;
-use trine::quant::gptq::{DAMP, Feedback, FeedbackReport, Gptq, HessianFile, Options};
+use trine::quant::gptq::{Calibration, DAMP, Feedback, FeedbackReport, Gptq, HessianFile, Options};
+use trine_formats::gguf::PackingOptions;
 
-use crate::load;
+use crate::load::{self, positive};
+use crate::sequential::{self, Text};
 
 /// Rounding with error feedback.
 #[derive(Args)]
@@ -18,26 +20,43 @@ pub struct GptqArgs {
     /// Round with error feedback (GPTQ): FILE holds the Hessians that rimatrix --hessian made of this model. The result
     /// is an ordinary file of the type asked for, or an any-precision file (AP3-8) whose widths are all made with it.
     /// Tensors without a Hessian, such as embeddings and output, are quantized as they are without this option
-    #[arg(long, help_heading = "Error feedback", value_name = "FILE", conflicts_with = "imatrix")]
+    #[arg(long, help_heading = "Error feedback", value_name = "FILE", group = "feedback", conflicts_with = "imatrix")]
     pub gptq: Option<PathBuf>,
 
+    /// Round with error feedback, layer by layer: the Hessians of every matrix are measured on TEXT with all matrices
+    /// before it rounded already
+    ///
+    /// It makes the file that --gptq makes, but that each matrix makes up for the errors of those before it too. One block
+    /// is in memory at a time, its Hessians, and the states of the model for all of the text. The same model, text and options
+    /// give the same bytes on any machine. Ctrl-C leaves nothing
+    #[arg(long, help_heading = "Error feedback", value_name = "TEXT", group = "feedback", conflicts_with_all = ["imatrix", "prune_layers"])]
+    pub sequential: Option<PathBuf>,
+
+    /// Chunks of the text that --sequential measures on, each a sequence of its own
+    #[arg(long, help_heading = "Error feedback", value_name = "N", default_value = "128", requires = "sequential", value_parser = positive)]
+    pub chunks: usize,
+
+    /// Tokens of a chunk
+    #[arg(short, long, help_heading = "Error feedback", value_name = "N", default_value = "512", requires = "sequential", value_parser = positive)]
+    pub ctx_size: usize,
+
     /// Columns of Q4_0 that share a scale: 32, or four blocks with the same scale as MARLIN's kernels want it
-    #[arg(long, help_heading = "Error feedback", value_name = "32|128", value_parser = group, default_value = "32", requires = "gptq")]
+    #[arg(long, help_heading = "Error feedback", value_name = "32|128", value_parser = group, default_value = "32", requires = "feedback")]
     pub group: usize,
 
     /// Set two of every four neighbouring weights of Q4_0 to zero, those that cost least, and let the others make up
     /// for it too: the pattern of sparse tensor cores, which --number-path fast uses. The zeros cost quality and save
     /// nothing anywhere else
-    #[arg(long, help_heading = "Error feedback", value_name = "2:4", value_parser = ["2:4"], requires = "gptq", conflicts_with = "gptq_compat")]
+    #[arg(long, help_heading = "Error feedback", value_name = "2:4", value_parser = ["2:4"], requires = "feedback", conflicts_with = "gptq_compat")]
     pub sparse: Option<String>,
 
     /// The share of the mean of the Hessian's diagonal that is added to it; less follows the text more closely
-    #[arg(long, help_heading = "Error feedback", value_name = "SHARE", value_parser = damp, default_value_t = DAMP, requires = "gptq")]
+    #[arg(long, help_heading = "Error feedback", value_name = "SHARE", value_parser = damp, default_value_t = DAMP, requires = "feedback")]
     pub damp: f64,
 
     /// Round to Q4_0 as MARLIN's gptq.py does, for comparison: columns in natural order, only positive scales, each
     /// found when its group is reached and rounded to half floats in the end; it adds --damp 0.1
-    #[arg(long, help_heading = "Error feedback", requires = "gptq")]
+    #[arg(long, help_heading = "Error feedback", requires = "feedback")]
     pub gptq_compat: bool,
 }
 
@@ -56,19 +75,31 @@ fn damp(text: &str) -> Result<f64, String> {
 }
 
 impl GptqArgs {
-    /// The part of a recipe; opens the file.
+    /// The one of the options that was given and asks for error feedback.
+    pub fn given(&self) -> Option<&'static str> {
+        let file = self.gptq.is_some().then_some("--gptq");
+        file.or_else(|| self.sequential.is_some().then_some("--sequential"))
+    }
+
+    /// The part of a recipe for `model`; opens the file, or the model and the text.
     ///
     /// # Errors
-    /// A file that cannot be used.
-    pub fn recipe(&self) -> Result<Option<Gptq>> {
-        let Some(path) = &self.gptq else {
-            return Ok(None);
+    /// A file that cannot be used; a model that cannot be taken layer by layer.
+    pub fn recipe(&self, model: &Path, packing: &PackingOptions, threads: usize) -> Result<Option<Gptq>> {
+        let hessians = match (&self.gptq, &self.sequential) {
+            (Some(path), _) => {
+                let place = || format!("--gptq '{}'", path.display());
+                let file = load::open(path, true)?;
+                Calibration::File(Arc::new(HessianFile::new(path, file).with_context(place)?))
+            }
+            (None, Some(path)) => {
+                let text = Text { path, chunks: self.chunks, ctx_size: self.ctx_size };
+                sequential::calibration(&text, model, packing, threads)?
+            }
+            (None, None) => return Ok(None),
         };
-        let place = || format!("--gptq '{}'", path.display());
-        let file = load::open(path, true)?;
-        let hessians = HessianFile::new(path, file).with_context(place)?;
         Ok(Some(Gptq {
-            hessians: Arc::new(hessians),
+            hessians,
             options: Options {
                 group: self.group,
                 damp: self.damp,

@@ -46,6 +46,7 @@ pub mod quantize;
 pub mod rotation;
 pub mod runner;
 pub mod sampling;
+pub mod sequential;
 pub mod shown;
 pub mod signals;
 pub mod split;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use crate::model::ModelError;
 use crate::step::StepError;
 
 /// Why no Hessians can be collected.
@@ -11,6 +12,14 @@ use crate::step::StepError;
 pub enum CollectError {
     #[error(transparent)]
     Step(#[from] StepError),
+    #[error(transparent)]
+    Model(Box<ModelError>),
+    #[error(
+        "architecture {arch} cannot be taken layer by layer: {what}; measure it in one pass with rimatrix --hessian"
+    )]
+    Blocks { arch: &'static str, what: &'static str },
+    #[error("'{0}' is multiplied in no block that is left, and its inputs cannot be measured layer by layer")]
+    Outside(String),
     #[error("the model has no weight matrices in its blocks")]
     NoMatrices,
     #[error(

@@ -7,14 +7,17 @@
 //!
 //! Every expert has sums of its own, over the tokens of a chunk that go there, those of which it is the first choice
 //! before those of which it is the second; models with experts take one chunk at a time, so that these are neighbours.
-//! Where the sums of all inputs are more than memory holds, [`groups`] of them are collected one after the other.
+//! Where the sums of all inputs are more than memory holds, [`groups`] of them are collected one after the other. A
+//! [`Walk`] goes through the blocks one by one while their matrices are rounded.
 
 mod collector;
 mod error;
 mod sums;
+mod walk;
 
 pub use error::CollectError;
 pub use sums::{Collected, groups};
+pub use walk::{News, Walk};
 
 use std::error::Error;
 use std::sync::Arc;

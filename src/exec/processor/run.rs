@@ -1,5 +1,7 @@
 //! Passes over a program: its body, and the logits of some rows.
 
+use std::ops::Range;
+
 use super::pass::Pass;
 use super::positions::Positions;
 use super::values::Values;
@@ -42,6 +44,26 @@ impl Processor {
         pass.run(behind.min(end)..end);
         let kept = program.kept().iter().map(|&value| copy(pass.values.get(value))).collect();
         Ok((wanted.iter().map(|&value| pass.values.take(value)).collect(), kept))
+    }
+
+    /// Carries out some operations of `program` over one pass, whose `tokens` are those of the rows of `parts`: from the
+    /// values that enter to the values `wanted`, which later operations read. Keys and values are stored; the sequences'
+    /// lengths are the caller's to advance.
+    pub fn run_part(
+        &self,
+        program: &Program,
+        operations: Range<usize>,
+        (entering, wanted): (&[(Value, Floats)], &[Value]),
+        tokens: &[u32],
+        parts: &mut [kv::SequenceRows<'_>],
+        options: &PassOptions,
+    ) -> Vec<Floats> {
+        let positions = Positions::new(parts, self.ropes.of(options.n_ctx));
+        let mut values = Values::new(program.values());
+        entering.iter().for_each(|(value, rows)| values.set(*value, copy(rows)));
+        let mut pass = Pass { processor: self, program, options, tokens, positions, parts, values };
+        pass.run(operations);
+        wanted.iter().map(|&value| pass.values.take(value)).collect()
     }
 
     /// The hidden states of rows of the residual stream.

@@ -8,12 +8,11 @@
 use trine_formats::hessian::Reads;
 
 use super::fault::HessianFault;
-use super::source::HessianFile;
+use super::source::Sums;
 
 /// The inputs of a weight.
 pub struct Inputs<'a> {
-    file: &'a HessianFile,
-    reads: Reads,
+    source: &'a dyn Sums,
     /// The sums of all experts and their tokens, where one of them is short of tokens.
     all: Option<(Vec<f64>, u64)>,
     /// Width of each input.
@@ -31,25 +30,23 @@ pub struct InputSums {
 }
 
 impl<'a> Inputs<'a> {
-    /// The inputs `reads` of a file.
+    /// The inputs `reads`, which have so many columns and whose sums are `source`'s.
     ///
     /// # Errors
     /// A file that became shorter; experts none of which saw a token.
-    pub fn new(file: &'a HessianFile, reads: Reads) -> Result<Inputs<'a>, HessianFault> {
-        let header = file.header();
-        let columns = header.inputs[reads.first].columns as usize;
-        let is_short = |input: usize| header.tokens_of(input) < columns as u64;
-        let mut inputs = Inputs { file, reads, all: None, columns };
-        if reads.experts == 0 || !reads.inputs().any(is_short) {
+    pub fn new(source: &'a dyn Sums, reads: Reads, columns: usize) -> Result<Inputs<'a>, HessianFault> {
+        let is_short = |number: usize| source.tokens(number) < columns as u64;
+        let mut inputs = Inputs { source, all: None, columns };
+        if !(0..reads.experts).any(is_short) {
             return Ok(inputs);
         }
-        let tokens = reads.inputs().map(|input| header.tokens_of(input)).sum();
+        let tokens = (0..reads.experts).map(|number| source.tokens(number)).sum();
         if tokens == 0 {
             return Err(HessianFault::NoTokens);
         }
-        let mut all = file.sums(reads.first)?;
-        for input in reads.inputs().skip(1) {
-            let own = file.sums(input)?;
+        let mut all = source.sums(0)?;
+        for number in 1..reads.experts {
+            let own = source.sums(number)?;
             all.iter_mut().zip(&own).for_each(|(sum, own)| *sum += own);
         }
         inputs.all = Some((all, tokens));
@@ -61,9 +58,8 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// A file that became shorter.
     pub fn of(&self, number: usize) -> Result<InputSums, HessianFault> {
-        let input = self.reads.first + number;
-        let mut sums = self.file.sums(input)?;
-        let tokens = self.file.header().tokens_of(input);
+        let mut sums = self.source.sums(number)?;
+        let tokens = self.source.tokens(number);
         let short = (self.columns as u64).saturating_sub(tokens);
         let Some((all, of_all)) = self.all.as_ref().filter(|_| short > 0) else {
             return Ok(InputSums { sums, tokens, is_filled: false });

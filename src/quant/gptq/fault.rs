@@ -17,6 +17,8 @@ pub enum HessianFault {
     Singular(usize),
     #[error("no token of the text went to any of its experts; make the Hessians anew with more text")]
     NoTokens,
+    #[error("any-precision matrices are rounded by a file of Hessians (--gptq), not layer by layer")]
+    Sequential,
 }
 
 /// Hessians of none of the tensors that would be rounded.

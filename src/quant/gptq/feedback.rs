@@ -12,6 +12,7 @@ use super::factor::Factor;
 use super::fault::NoHessian;
 use super::options::Gptq;
 use super::paired::PAIR;
+use super::source::{Calibration, Measurements, Sums};
 use super::tensor::{lost, round};
 use crate::quant::plan::{Draft, Fault, Method, Plan};
 use crate::quant::problem::Problem;
@@ -30,6 +31,8 @@ pub struct Feedback {
     inputs: HashMap<usize, Reads>,
     report: FeedbackReport,
     ternary: TernaryReport,
+    /// True if the tensors were rounded in the order of the graph.
+    is_done: bool,
 }
 
 /// The report about the tensors that were rounded with error feedback.
@@ -62,6 +65,7 @@ impl Feedback {
             inputs: HashMap::new(),
             report: FeedbackReport::default(),
             ternary: TernaryReport::default(),
+            is_done: false,
         }
     }
 
@@ -100,23 +104,32 @@ impl Feedback {
         unpruned.then_some(Problem::NotPruned { tensor, ty })
     }
 
-    /// Rounds the tensors that read the same inputs as tensor `index`, when that is the first of them, on the pool's
-    /// threads: so each Hessian is factored once. The matrices of experts are taken one after the other.
-    fn round(&mut self, index: usize, plan: &Plan, run: &mut Run<'_>) -> Result<(), Fault> {
-        let reads = self.inputs[&index];
-        let mut mates: Vec<usize> = self.inputs.iter().filter(|(_, of)| **of == reads).map(|(&mate, _)| mate).collect();
+    /// The tensors that read some inputs, in ascending order.
+    fn mates(&self, reads: Reads) -> Vec<usize> {
+        let mates = self.inputs.iter().filter(|(_, of)| **of == reads).map(|(&mate, _)| mate);
+        let mut mates: Vec<usize> = mates.collect();
         mates.sort_unstable();
-        if mates[0] != index || run.only_measures() {
-            return Ok(());
-        }
+        mates
+    }
+
+    /// Rounds `mates`, which read the same inputs, on the pool's threads: so each Hessian is factored once. The matrices of
+    /// experts are taken one after the other. `made` is given each that is rounded.
+    fn round(
+        &mut self,
+        (reads, mates): (Reads, &[usize]),
+        sums: &dyn Sums,
+        (plan, run): (&Plan, &mut Run<'_>),
+        made: &mut (dyn FnMut(usize, &[u8]) + Send),
+    ) -> Result<(), Fault> {
         let (Gptq { hessians, options }, isa) = (&self.gptq, run.options.isa);
-        let blame = |fault| plan.rows[index].blame(fault);
-        let inputs = Inputs::new(hessians, reads).map_err(blame)?;
+        let blame = |fault| plan.rows[mates[0]].blame(fault);
+        let columns = hessians.header().inputs[reads.first].columns as usize;
+        let inputs = Inputs::new(sums, reads, columns).map_err(blame)?;
         let matrices = reads.experts.max(1) as u64;
         // Columns that are chosen together have a factor of their own, in which they are side by side.
         let mut damps = [(1, 0.0), (PAIR, 0.0), (CELL, 0.0)];
         let mut buffer = Vec::new();
-        for number in reads.inputs().map(|input| (input - reads.first) as u64) {
+        for number in 0..matrices {
             let InputSums { sums, tokens, is_filled } = inputs.of(number as usize).map_err(blame)?;
             self.report.experts += usize::from(reads.experts > 0);
             self.report.filled += usize::from(is_filled);
@@ -143,13 +156,49 @@ impl Feedback {
                         }
                     }
                     run.output(mate).write(number * (row.bytes / matrices), &rounded)?;
+                    made(mate, &rounded);
                 }
             }
         }
-        for mate in mates {
+        for &mate in mates {
             let row = &plan.rows[mate];
             let own = damps.iter().filter(|(together, _)| side_by_side(row.to) == *together);
             own.for_each(|&(together, damp)| self.report.add(row, damp, options.together(together).damp));
+        }
+        Ok(())
+    }
+
+    /// Rounds all tensors in the order of the graph, each behind those before it.
+    fn in_order(&mut self, measurements: &Measurements, plan: &Plan, run: &mut Run<'_>) -> Result<(), Fault> {
+        let mut all: Vec<Reads> = self.inputs.values().copied().collect();
+        all.sort_unstable_by_key(|reads| reads.first);
+        all.dedup();
+        let mut measure = measurements.lock();
+        for reads in all {
+            let mates = self.mates(reads);
+            let bytes: u64 = mates.iter().map(|&mate| plan.rows[mate].bytes_from).sum();
+            // Half of the work of a matrix is to find its inputs, as far as the bar is concerned.
+            let (mut told, cancel) = (0, run.options.cancel.clone());
+            let progress = &mut *run.news.progress;
+            let sums = measure.measure(reads, &mut |done, of| {
+                let now = (u128::from(bytes / 2) * done as u128 / of.max(1) as u128) as u64;
+                progress.advance(now.saturating_sub(told));
+                told = told.max(now);
+                !cancel.is_cancelled()
+            });
+            go_on(&cancel)?;
+            let sums = sums?;
+            let mut made: HashMap<usize, Vec<u8>> = HashMap::new();
+            let pool = run.pool;
+            pool.install(|| {
+                let mut keep = |mate: usize, data: &[u8]| made.entry(mate).or_default().extend_from_slice(data);
+                self.round((reads, &mates), &sums, (plan, run), &mut keep)
+            })?;
+            for mate in mates {
+                let row = &plan.rows[mate];
+                measure.rounded(&row.source.name, row.to, made.remove(&mate).unwrap_or_default())?;
+            }
+            run.news.progress.advance(bytes - told);
         }
         Ok(())
     }
@@ -200,10 +249,23 @@ impl Method for Feedback {
     }
 
     fn make(&mut self, rows: Range<usize>, plan: &Plan, run: &mut Run<'_>) -> Result<(), Fault> {
-        let pool = run.pool;
+        let name = |i: usize| &plan.rows[i].name[..];
+        let calibration = self.gptq.hessians.clone();
+        if let Calibration::Sequential(measurements) = &calibration {
+            if !std::mem::replace(&mut self.is_done, true) && !run.only_measures() {
+                self.in_order(measurements, plan, run)?;
+            }
+            rows.for_each(|index| run.news.tell(name, index, 0));
+            return Ok(());
+        }
+        let (pool, file) = (run.pool, calibration.file()?);
         for index in rows {
-            pool.install(|| self.round(index, plan, run))?;
-            run.news.tell(|i| &plan.rows[i].name, index, plan.rows[index].bytes_from);
+            let reads = self.inputs[&index];
+            let mates = self.mates(reads);
+            if mates[0] == index && !run.only_measures() {
+                pool.install(|| self.round((reads, &mates), &(file, reads), (plan, run), &mut |_, _| {}))?;
+            }
+            run.news.tell(name, index, plan.rows[index].bytes_from);
         }
         Ok(())
     }

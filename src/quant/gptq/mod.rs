@@ -13,7 +13,8 @@
 //! order and finds a group's scale when its first column is reached, from the weights as the errors so far have left
 //! them. `docs/gptq.md` has what was measured.
 //!
-//! `H` is read from a file that `rimatrix --hessian` made. All of it is done in `f64`; rows are independent of one
+//! `H` is read from a file that `rimatrix --hessian` made, whose inputs are those of the unquantized model, or it is
+//! [measured](Measure) while matrices are rounded, behind those that are rounded already. All of it is done in `f64`; rows are independent of one
 //! another, and threads share nothing but rows, so that the bytes depend neither on their number nor on the instruction
 //! set.
 
@@ -37,7 +38,7 @@ pub use fault::{HessianFault, NoHessian};
 pub(super) use feedback::NAME;
 pub use feedback::{Feedback, FeedbackReport};
 pub use options::{DAMP, Gptq, Options};
-pub use source::HessianFile;
+pub use source::{Calibration, HessianFile, Measure, Measured, Measurements};
 #[cfg(test)]
 use tensor::round;
 

@@ -1,10 +1,8 @@
 //! How tensors are rounded with error feedback.
 
-use std::sync::Arc;
-
 use trine_formats::gguf::Value;
 
-use super::source::HessianFile;
+use super::source::Calibration;
 
 /// The share of the mean of the diagonal that is added to it where nothing else is asked for: that of the
 /// first GPTQ. MARLIN takes 0.1.
@@ -56,8 +54,8 @@ impl Default for Options {
 /// The options of GPTQ in a recipe.
 #[derive(Clone, Debug)]
 pub struct Gptq {
-    /// File of the Hessians.
-    pub hessians: Arc<HessianFile>,
+    /// The Hessians.
+    pub hessians: Calibration,
     /// Options of rounding.
     pub options: Options,
 }
@@ -67,7 +65,8 @@ impl Gptq {
     pub fn keys(&self) -> Vec<(&'static str, Value)> {
         let (options, header) = (&self.options, self.hessians.header());
         let count = |n: usize| Value::U32(u32::try_from(n).unwrap_or(u32::MAX));
-        vec![
+        let sequential = matches!(self.hessians, Calibration::Sequential(_));
+        let mut keys = vec![
             ("gptq.version", Value::U32(1)),
             ("gptq.group_size", count(options.group)),
             ("gptq.damp", Value::F32(options.damp as f32)),
@@ -78,6 +77,8 @@ impl Gptq {
             ("gptq.calibration.sequences", Value::U32(header.chunks)),
             ("gptq.calibration.sha256", Value::str(&header.origin.dataset_sha256)),
             ("gptq.source_sha256", Value::str(&header.origin.model_sha256)),
-        ]
+        ];
+        keys.extend(sequential.then_some(("gptq.sequential", Value::Bool(true))));
+        keys
     }
 }

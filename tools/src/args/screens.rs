@@ -21,7 +21,7 @@ const EVERYDAY: &[Row] = &[
     ("rperplexity", &["model", "hf-repo", "threads", "device", "n-gpu-layers", "file", "bits", "ctx-size", "chunks",
                       "score", "kl-divergence-base", "kl-divergence", "compare", "plot", "hellaswag", "winogrande",
                       "multiple-choice", "questions", "json"]),
-    ("rquantize", &["imatrix", "method", "gptq", "tensor-type", "token-embedding-type", "output-tensor-type", "pure",
+    ("rquantize", &["imatrix", "method", "gptq", "sequential", "tensor-type", "token-embedding-type", "output-tensor-type", "pure",
                     "fallback",
                     "force", "allow-requantize", "dry-run", "verify", "width", "split-max-size", "merge", "json",
                     "verbose"]),

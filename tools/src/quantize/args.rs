@@ -94,7 +94,7 @@ pub struct Args {
         long,
         value_name = "NAME",
         default_value = Encoder::default().name,
-        conflicts_with = "gptq",
+        conflicts_with = "feedback",
         value_parser = encoder,
         help = methods(),
         long_help = methods_in_full()
@@ -295,8 +295,7 @@ impl Args {
             (self.token_embedding_type.is_some(), "--token-embedding-type"),
         ];
         let others = others.into_iter().filter(|o| o.0).map(|o| o.1);
-        let gptq = self.gptq.gptq.is_some().then_some("--gptq");
-        self.any_precision.given().into_iter().chain(gptq).chain(self.usual_options()).chain(others)
+        self.any_precision.given().into_iter().chain(self.gptq.given()).chain(self.usual_options()).chain(others)
     }
 
     /// The first of those that are only for what llama-quantize or bitnet.cpp make.

@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let job = Positionals::new(args)?;
     check_options(args, job.target)?;
-    let mut recipe = recipe::recipe(args, job.target)?;
+    let mut recipe = recipe::recipe(args, job.target, job.threads())?;
     let model = load::open(&args.input, true)?;
     if job.target.is_usual() && AnyPrec::is(model.meta()) {
         bail!(

@@ -19,7 +19,7 @@ use crate::text::{self, hex};
 ///
 /// # Errors
 /// Options that cannot be read or do not go together; files that cannot be used.
-pub fn recipe(args: &Args, target: Target) -> Result<Recipe> {
+pub fn recipe(args: &Args, target: Target, threads: usize) -> Result<Recipe> {
     let mut recipe = Recipe::new(target);
     recipe.pure = args.pure;
     recipe.allow_requantize = args.allow_requantize;
@@ -50,7 +50,10 @@ pub fn recipe(args: &Args, target: Target) -> Result<Recipe> {
     recipe.encoder = args.method;
     recipe.reader = args.size.reader.0;
     recipe.widely = args.widely.options();
-    let gptq = args.gptq.recipe()?;
+    if let (Target::AnyPrecision(_), Some(_)) = (target, &args.gptq.sequential) {
+        bail!("--sequential has no meaning for {}: make Hessians with rimatrix --hessian, for --gptq", target.name());
+    }
+    let gptq = args.gptq.recipe(&args.input, &recipe.input_packing, threads)?;
     match target {
         Target::AnyPrecision(target) => {
             recipe.anyprec = args.any_precision.options(target.rule, sensitivity(args, gptq)?);

@@ -20,11 +20,11 @@ pub struct SizeArgs {
     /// with --imatrix weighed by importance. How much an error counts depends on the tensor's role, as it was found on other
     /// models, or with --kld-text on this one. OUT.gguf is followed by no TYPE. Tensors that --tensor-type and the like name
     /// have the type that they name. The same model and options give the same file on any machine
-    #[arg(long, value_name = "N", group = "goal", conflicts_with_all = ["target_size", "pure", "gptq"], value_parser = bits)]
+    #[arg(long, value_name = "N", group = "goal", conflicts_with_all = ["target_size", "pure", "feedback"], value_parser = bits)]
     pub target_bpw: Option<f64>,
 
     /// The same for a file of SIZE bytes at most, such as 90M (million) or 8GiB
-    #[arg(long, value_name = "SIZE", visible_alias = "fit", group = "goal", conflicts_with_all = ["pure", "gptq"], value_parser = memory::file_size)]
+    #[arg(long, value_name = "SIZE", visible_alias = "fit", group = "goal", conflicts_with_all = ["pure", "feedback"], value_parser = memory::file_size)]
     pub target_size: Option<usize>,
 
     /// Choose the type of every tensor so that the file is as small as it can be and its predictions diverge by X at most
@@ -33,7 +33,7 @@ pub struct SizeArgs {
     /// text of --kld-text: 0.01 is about that of Q6_K, 0.05 of Q4_K_M for models of a billion weights and more. A few files
     /// are made and measured beside OUT.gguf, each predicted from those before it, and the smallest one that keeps to X is
     /// written. OUT.gguf is followed by no TYPE
-    #[arg(long, value_name = "X", requires = "kld_text", group = "goal", conflicts_with_all = ["target_bpw", "target_size", "pure", "gptq", "dry_run"], value_parser = nats)]
+    #[arg(long, value_name = "X", requires = "kld_text", group = "goal", conflicts_with_all = ["target_bpw", "target_size", "pure", "feedback", "dry_run"], value_parser = nats)]
     pub target_kld: Option<f64>,
 
     /// The text that divergence is measured on. Take another one than that of the importance matrix

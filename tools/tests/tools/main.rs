@@ -43,5 +43,6 @@ mod rquantize_tune;
 mod rtokenize;
 #[cfg(unix)]
 mod screens;
+mod sequential;
 mod tables;
 mod ternary_formats;

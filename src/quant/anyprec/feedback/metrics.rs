@@ -63,7 +63,7 @@ impl Metrics {
                 // Before the next is made, so that no more than these are there at once.
                 self.known.drain(..(self.known.len() + 1).saturating_sub(MOST));
                 let Gptq { hessians, options } = &self.gptq;
-                let metric = Metric::read(hessians, input, options, isa);
+                let metric = hessians.file().and_then(|file| Metric::read(file, input, options, isa));
                 Arc::new(metric.map_err(|fault| SensitivityError::Fault { tensor: row.name.clone(), fault })?)
             }
         };

@@ -61,10 +61,40 @@ pub struct Cells {
     pub book: Book,
     /// The signs beside it.
     pub signs: Signs,
+    /// The multiples of groups, where a scale is `d` times one half more than its group's.
+    pub scales: Option<GroupScales>,
     /// Reads the steps of a block, one for each cell.
     pub(super) steps: fn(block: &[u8], steps: &mut [CellStep]),
     /// Writes points and signs of all cells of a block and leaves scales and shifts.
     pub(super) place: fn(cells: &[Cell], block: &mut [u8]),
+}
+
+/// Multiples of four bits, one for each group: scales are the block's float times one half more than these, times a
+/// constant.
+pub struct GroupScales {
+    /// Cells of a group.
+    pub cells: usize,
+    /// The place of a group's four bits, counted in halves of bytes, the lower before the higher.
+    pub(super) nibble: fn(group: usize) -> usize,
+}
+
+impl GroupScales {
+    /// The multiple of a group of `block`, from 0 to 15.
+    pub fn read(&self, block: &[u8], group: usize) -> u8 {
+        let at = (self.nibble)(group);
+        block[at / 2] >> (4 * (at % 2)) & 15
+    }
+
+    /// Writes the multiple of a group.
+    ///
+    /// # Panics
+    /// When it is above 15.
+    pub fn write(&self, block: &mut [u8], group: usize, multiple: u8) {
+        assert!(multiple < 16, "four bits");
+        let at = (self.nibble)(group);
+        let shift = 4 * (at % 2);
+        block[at / 2] = block[at / 2] & !(15 << shift) | multiple << shift;
+    }
 }
 
 impl Cells {
@@ -359,6 +389,40 @@ mod tests {
             }
         }
         assert_eq!(seen, 7);
+    }
+
+    #[test]
+    fn multiples_of_groups_decide_scales_and_nothing_else() {
+        let mut random = Random(3);
+        let mut seen = 0;
+        for info in REGISTRY.iter() {
+            let Some((cells, scales)) = info.id.cells().and_then(|cells| Some((cells, cells.scales.as_ref()?))) else {
+                continue;
+            };
+            seen += 1;
+            let count = info.block / CELL;
+            let mut block: Vec<u8> = (0..info.bytes).map(|_| random.byte()).collect();
+            // The block's float is 1.
+            block[..2].copy_from_slice(&[0, 0x3C]);
+            let values = |block: &[u8]| {
+                let mut out = vec![0.0f32; info.block];
+                info.decode.unwrap()(block, &mut out);
+                out
+            };
+            for group in 0..count / scales.cells {
+                for multiple in 0..16 {
+                    let (before, old) = (values(&block), scales.read(&block, group));
+                    scales.write(&mut block, group, multiple);
+                    assert_eq!(scales.read(&block, group), multiple);
+                    let ratio = (f32::from(multiple) + 0.5) / (f32::from(old) + 0.5);
+                    for (i, (new, old)) in values(&block).iter().zip(before).enumerate() {
+                        let want = if i / CELL / scales.cells == group { old * ratio } else { old };
+                        assert!((new - want).abs() <= 1e-5 * want.abs(), "{} {group} {multiple}: {i}", info.name);
+                    }
+                }
+            }
+        }
+        assert_eq!(seen, 5);
     }
 
     /// The cost by its definition.

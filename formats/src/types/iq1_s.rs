@@ -45,7 +45,7 @@ pub const INFO: TypeInfo = TypeInfo {
 
 /// The values of weights under scales and shifts that are decided.
 pub(super) const CELLS: Cells =
-    Cells { book: Book::Eights(&codebook::IQ1), signs: Signs::None, steps: cell_steps, place };
+    Cells { book: Book::Eights(&codebook::IQ1), signs: Signs::None, scales: None, steps: cell_steps, place };
 
 fn cell_steps(block: &[u8], steps: &mut [CellStep]) {
     let block: &[u8; BYTES] = whole(block);

@@ -11,7 +11,7 @@
 
 use std::sync::LazyLock;
 
-use super::cells::{Book, Cell, Cells, Signs};
+use super::cells::{Book, Cell, Cells, GroupScales, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids};
 use super::grid::whole_mut;
 use super::k_block::BLOCK;
@@ -43,6 +43,7 @@ pub const INFO: TypeInfo = codebook::info::<Iq2S, 8, GROUPS, BYTES>(
 pub(super) const CELLS: Cells = Cells {
     book: Book::Eights(&codebook::IQ2_S),
     signs: Signs::Free,
+    scales: Some(GroupScales { cells: 2, nibble: |group| 2 * SCALES + group }),
     steps: codebook::steps::<Iq2S, 8, GROUPS, BYTES>,
     place,
 };

@@ -10,7 +10,7 @@
 
 use std::sync::LazyLock;
 
-use super::cells::{Book, Cell, Cells, Signs};
+use super::cells::{Book, Cell, Cells, GroupScales, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, scale_code, with_even_sign};
 use super::grid::whole_mut;
 use super::k_block::BLOCK;
@@ -33,6 +33,7 @@ pub const INFO: TypeInfo = codebook::info::<Iq2Xxs, 8, GROUPS, BYTES>(
 pub(super) const CELLS: Cells = Cells {
     book: Book::Eights(&codebook::IQ2_XXS),
     signs: Signs::Even,
+    scales: Some(GroupScales { cells: 4, nibble: |group| 2 * (CODES + 8 * group + 7) + 1 }),
     steps: codebook::steps::<Iq2Xxs, 8, GROUPS, BYTES>,
     place,
 };

@@ -4,6 +4,8 @@
 //! encoder of the type, with the diagonal of the Hessian as importance (that of ik_llama.cpp's types looks at nothing else), or for Q4_0, Q5_0 and types of two bits or less by a
 //! [search](super::clip). Columns can then be taken in any order. MARLIN's way searches for a scale when its group is
 //! reached instead.
+//!
+//! When a row is rounded, [descent](super::descent) goes over its columns twice.
 
 use std::borrow::Cow;
 
@@ -13,6 +15,7 @@ use trine_formats::types::num::put_f16;
 use trine_formats::types::{EncodeFn, Part, TypeId, TypeInfo};
 
 use super::clip::Clip;
+use super::descent::Descent;
 use super::factor::Factor;
 use super::multiples::Search;
 use super::options::Options;
@@ -23,6 +26,9 @@ use crate::kernels::Isa;
 /// Types with one scale for a block, which their encoders take from its largest weight, whatever the importance.
 const SEARCHED: [TypeId; 7] =
     [TypeId::Q4_0, TypeId::Q5_0, TypeId::Q2_0, TypeId::PQ2_0, TypeId::TQ1_0, TypeId::PTQ1_0, TypeId::TQ2_0];
+
+/// How often a row is gone over.
+const SWEEPS: usize = 2;
 
 /// Search for the steps of a type.
 enum Steps {
@@ -183,6 +189,18 @@ impl Strip for Coded<'_> {
             }
             let rounded = self.code(row, column, block.weights[i]);
             block.feed(i, rounded);
+        }
+    }
+
+    fn descend(&mut self, row: usize, descent: &mut Descent<'_>) {
+        let first = row * self.factor.columns();
+        for _ in 0..SWEEPS {
+            for (i, &column) in descent.order.iter().enumerate() {
+                let step = self.steps[self.step(row, column)];
+                let code = self.grid.nearest(step, descent.wanted(i));
+                self.codes[first + column] = code;
+                descent.set(i, self.grid.value(step, code).into());
+            }
         }
     }
 

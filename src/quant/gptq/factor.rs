@@ -10,7 +10,9 @@
 //! search for scales asks.
 
 use rayon::prelude::*;
+use trine_formats::types::cells::CELL;
 
+use super::descent::Metric;
 use super::fault::HessianFault;
 use super::options::Options;
 use super::prune::OF;
@@ -41,6 +43,12 @@ pub struct Factor {
     damp: f64,
     /// The amount that was added.
     added: f64,
+    /// The matrix that was factored, where rows are gone over again.
+    metric: Option<Metric>,
+    /// The triangle of each eight columns in order, where these are chosen together and gone over again.
+    cells: Vec<[[f64; CELL]; CELL]>,
+    /// The places in order of each eight neighbouring columns, where they are side by side.
+    places: Vec<usize>,
 }
 
 impl Factor {
@@ -150,7 +158,51 @@ impl Factor {
             dead,
             damp,
             added,
+            metric: None,
+            cells: Vec::new(),
+            places: Vec::new(),
         })
+    }
+
+    /// The same for rows that are gone over again: with `sums` in memory, those that were factored, and every `together`
+    /// columns side by side.
+    pub fn with_metric(mut self, sums: &[f64], tokens: u64, together: usize) -> Factor {
+        let (n, scale) = (self.columns, 2.0 / tokens as f64);
+        let mut rows = vec![0.0; n * n];
+        rows.par_chunks_mut(n.max(1)).zip(&self.order).for_each(|(row, &i)| {
+            for (to, &j) in row.iter_mut().zip(&self.order) {
+                let sum = scale * sums[triangle(i.max(j)) + i.min(j)];
+                let alive = if self.dead[i] && i == j { 1.0 } else { sum };
+                *to = if i == j { alive + self.added } else { sum };
+            }
+        });
+        let metric = Metric::new(n, rows);
+        if together == CELL {
+            self.cells = (0..n).into_par_iter().step_by(CELL).map(|i| metric.upper(i)).collect();
+            self.places = vec![0; n / CELL];
+            self.order
+                .iter()
+                .step_by(CELL)
+                .enumerate()
+                .for_each(|(at, &column)| self.places[column / CELL] = at * CELL);
+        }
+        self.metric = Some(metric);
+        self
+    }
+
+    /// The matrix that was factored, where rows are gone over again.
+    pub fn metric(&self) -> Option<&Metric> {
+        self.metric.as_ref()
+    }
+
+    /// The triangle `U` of the eight columns from number `i` in order on, with which these alone would be inverted.
+    pub fn upper_of_cell(&self, i: usize) -> &[[f64; CELL]; CELL] {
+        &self.cells[i / CELL]
+    }
+
+    /// The place in order of the first of eight neighbouring columns.
+    pub fn place(&self, cell: usize) -> usize {
+        self.places[cell]
     }
 
     /// Width of the input.

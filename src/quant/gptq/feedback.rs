@@ -140,6 +140,10 @@ impl Feedback {
                 }
                 let options = &options.together(*together);
                 let factor = Factor::together(&sums, inputs.columns, tokens, options, *together, isa).map_err(blame)?;
+                let factor = match options.descends() && *together != PAIR {
+                    true => factor.with_metric(&sums, tokens, *together),
+                    false => factor,
+                };
                 *damp = factor.damp().max(*damp);
                 for &mate in mates {
                     let row = &plan.rows[mate];

@@ -13,6 +13,9 @@
 //! order and finds a group's scale when its first column is reached, from the weights as the errors so far have left
 //! them. `docs/gptq.md` has what was measured.
 //!
+//! A row that is rounded is gone over again (not in MARLIN's way, nor where weights became zero): each choice becomes the
+//! best beside all others as they are now.
+//!
 //! `H` is read from a file that `rimatrix --hessian` made, whose inputs are those of the unquantized model, or it is
 //! [measured](Measure) while matrices are rounded, behind those that are rounded already. All of it is done in `f64`; rows are independent of one
 //! another, and threads share nothing but rows, so that the bytes depend neither on their number nor on the instruction
@@ -21,6 +24,7 @@
 mod celled;
 mod clip;
 mod coded;
+mod descent;
 mod experts;
 mod factor;
 mod fault;

@@ -38,6 +38,11 @@ impl Options {
         Options { damp, ..*self }
     }
 
+    /// True if rows that are rounded are gone over again.
+    pub(super) fn descends(&self) -> bool {
+        !self.compat && !self.sparse
+    }
+
     /// Scales of Q4_0 that are tried for a group.
     pub fn candidates(&self) -> usize {
         let signs = if self.compat { 1 } else { 2 };

@@ -5,6 +5,7 @@ use trine_formats::types::TypeInfo;
 use trine_formats::types::grid::Step;
 use trine_formats::types::ik;
 
+use super::descent::Descent;
 use super::factor::Factor;
 use crate::kernels::Isa;
 use crate::linalg::{BLOCK, COLUMNS, ROWS, tile_f64};
@@ -16,6 +17,11 @@ pub trait Strip {
 
     /// Rounds the columns of a block of row number `row`, with their weights as earlier blocks have left them.
     fn round(&mut self, row: usize, block: &mut Block<'_>);
+
+    /// Goes over row number `row` again, whose columns are all rounded; nothing where that is not done.
+    fn descend(&mut self, row: usize, descent: &mut Descent<'_>) {
+        let _ = (row, descent);
+    }
 
     /// Completes the blocks of all rows, whose codes are chosen.
     fn write(&self, out: &mut [u8]);

@@ -5,6 +5,7 @@ use trine_formats::types::{TypeId, ik};
 
 use super::celled::Celled;
 use super::coded::Coded;
+use super::descent::Descent;
 use super::factor::Factor;
 use super::options::Options;
 use super::paired::Paired;
@@ -71,7 +72,14 @@ pub fn round(
             strip.push(&floats, blocks);
             weights.extend(factor.order().iter().map(|&j| f64::from(floats[j])));
         }
+        let before = factor.metric().map(|metric| (metric, weights.clone()));
         round_rows(isa, factor, &mut *strip, &mut weights);
+        if let Some((metric, before)) = before {
+            let rows = before.chunks_exact(columns).zip(weights.chunks_exact_mut(columns));
+            for (number, (weights, values)) in rows.enumerate() {
+                strip.descend(number, &mut Descent::new(metric, factor.order(), weights, values));
+            }
+        }
         strip.write(out);
     });
     match first_bad(row.to, columns, &out) {

@@ -151,6 +151,7 @@ const TYPES: [TypeId; 38] = [
     TypeId::IQ6_K,
 ];
 
+mod again;
 mod sparse;
 
 #[test]

@@ -106,8 +106,8 @@ fn threads_and_instruction_sets_change_no_byte() {
         ("--sparse 2:4", "Q4_0"),
         ("", "AP3-6"),
         (
-            "--pure --token-embedding-type q8_0 --tensor-type ffn_down=iq2_xxs --tensor-type attn_v=iq1_m --tensor-type ffn_up=iq4_ks --tensor-type ffn_gate=iq2_kl",
-            "IQ3_S",
+            "--pure --token-embedding-type q8_0 --tensor-type blk.0.ffn_down=iq2_xxs --tensor-type blk.0.attn_v=iq1_m --tensor-type blk.1.attn_q=iq3_s --tensor-type ffn_up=iq4_ks --tensor-type ffn_gate=iq2_kl",
+            "Q4_0",
         ),
         ("--gptq-compat", "Q4_0"),
         ("", "Q8_0"),

@@ -396,7 +396,7 @@ mod tests {
         let mut random = Random(3);
         let mut seen = 0;
         for info in REGISTRY.iter() {
-            let Some((cells, scales)) = info.id.cells().and_then(|cells| Some((cells, cells.scales.as_ref()?))) else {
+            let Some(scales) = info.id.cells().and_then(|cells| cells.scales.as_ref()) else {
                 continue;
             };
             seen += 1;

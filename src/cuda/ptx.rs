@@ -113,8 +113,8 @@ pub const RECURRENT: Text = text!("recurrent");
 
 /// The files whose results have the bits of a processor, by name.
 pub const EXACT: [Text; 15] = [
-    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT, TERNARY,
-    WHOLE,
+    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT,
+    TERNARY, WHOLE,
 ];
 
 /// All files, by name.

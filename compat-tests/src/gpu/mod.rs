@@ -7,6 +7,7 @@
 mod checks;
 mod models;
 mod options;
+mod planes;
 mod product;
 mod report;
 mod sanitizer;
@@ -29,6 +30,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut context = Context::open(options.device)?;
     identify(&mut context, &mut report)?;
     checks::run(&mut context, options, &mut report)?;
+    planes::run(&mut context, options, &mut report)?;
     if options.only_checks {
         return Ok(report);
     }

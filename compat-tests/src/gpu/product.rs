@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use anyhow::{Result, anyhow};
 use trine_cuda::device::{Argument, Device};
-use trine_cuda::program::{Call, Kind, Limits, Matrix, Operand, Program, Recorder};
+use trine_cuda::program::{Call, Kind, Limits, Matrix, Operand, Program, ProgramError, Recorder, Span};
 use trine_cuda::ptx::{NORM, QUANTIZE};
 use trine_formats::types::TypeId;
 
@@ -86,19 +86,34 @@ impl<D: Device> Product<D> {
     /// # Errors
     /// A type without a kernel, and the device's error.
     pub fn new(device: &mut D, shape: Shape, data: &[u8], copies: usize) -> Result<Product<D>> {
+        let Shape { ty, rows, columns, way, .. } = shape;
+        Product::of(device, shape, copies, 0, |recorder, x| {
+            match way {
+                Way::Exact => {}
+                Way::Halves => recorder.in_halves(&NONE),
+                Way::Pruned => recorder.in_halves(&THIS),
+            }
+            recorder.product(Matrix { name: NAME, ty, rows, columns, data, scale: 1.0 }, x)
+        })
+    }
+
+    /// Brings a matrix to the device, `copies` times, that `record` multiplies rows by, with any-precision weights of
+    /// `width` bits.
+    ///
+    /// # Errors
+    /// A product without a kernel, and the device's error.
+    pub fn of<'a>(
+        device: &mut D,
+        shape: Shape,
+        copies: usize,
+        width: u8,
+        record: impl FnOnce(&mut Recorder<'a>, Span) -> Result<Span, ProgramError>,
+    ) -> Result<Product<D>> {
         let limits = Limits { tokens: shape.tokens, wanted: shape.tokens, context: 1, page: 1, pages: 1, slots: 1 };
         let mut recorder = Recorder::new(limits, shape.rows)?;
-        match shape.way {
-            Way::Exact => {}
-            Way::Halves => recorder.in_halves(&NONE),
-            Way::Pruned => recorder.in_halves(&THIS),
-        }
         let x = recorder.given(shape.columns)?;
         let x = recorder.take_wanted(x)?;
-        let y = recorder.product(
-            Matrix { name: NAME, ty: shape.ty, rows: shape.rows, columns: shape.columns, data, scale: 1.0 },
-            x,
-        )?;
+        let y = record(&mut recorder, x)?;
         let (program, packed) = recorder.finish(y)?;
         let none = || program.memories().iter().map(|_| None).collect::<Vec<_>>();
         let mut weights = Vec::new();
@@ -121,7 +136,7 @@ impl<D: Device> Product<D> {
                 *buffer = Some(taken);
             }
         }
-        let calls = program.logits_of(shape.tokens, 0)?;
+        let calls = program.logits_of(shape.tokens, width)?;
         Ok(Product { program, calls, buffers, weights, shape })
     }
 

@@ -59,7 +59,9 @@ fn all_sections_leave_their_part_of_the_report() {
     };
     // One shape and two numbers of tokens of seven exact types, two in half precision and one that is pruned; one cut
     // of the model, and its tokens in half precision.
-    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (20, 6, 2), "{told}");
+    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (28, 6, 2), "{told}");
+    // Two widths on two number paths.
+    assert_eq!(of("any-precision on "), 8, "{told}");
     assert!(checks.iter().all(|c| c["ok"] == true), "{told}");
     assert_eq!(report["failed"], 0);
     assert!(report["sanitizer"].as_str().is_some_and(|w| w.starts_with("not run")));

@@ -410,7 +410,7 @@ fn full_blocks_of_lightning_attention_go_into_the_state() {
     for (i, x) in x.chunks(180 * rule.columns()).enumerate() {
         let tokens = x.len() / rule.columns();
         let part = Part { pages: &[0], first: 180 * i, tokens, slot: Slot { number: 0, fresh: i == 0 } };
-        passes.pass(Input::Rows(x), &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
+        passes.pass(Input::Rows(&[x]), &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
         found.extend(passes.logits(&(0..tokens).collect::<Vec<_>>()).expect("rows"));
     }
     assert_same(&found, &expected, "lightning attention over a full block");

@@ -16,7 +16,7 @@ use super::archs::made_as;
 use super::model::{conversation, file, hashes, on_cpu};
 
 /// The model with its last `layers` layers on as many GPUs as there are bytes of free memory.
-fn on_gpus(file: &ModelFile, free: &[u64], shares: &[f32], layers: usize) -> Result<Weights, String> {
+pub fn on_gpus(file: &ModelFile, free: &[u64], shares: &[f32], layers: usize) -> Result<Weights, String> {
     let gpu = |(number, free): (usize, &u64)| {
         let mut device = Emulated::new().expect("PTX");
         device.free = *free;
@@ -28,9 +28,9 @@ fn on_gpus(file: &ModelFile, free: &[u64], shares: &[f32], layers: usize) -> Res
     Weights::load(file, &options).map_err(|e| e.to_string())
 }
 
-const ALL: usize = usize::MAX;
+pub const ALL: usize = usize::MAX;
 /// Free memory of a GPU with much of it.
-const MUCH: u64 = 1 << 40;
+pub const MUCH: u64 = 1 << 40;
 
 #[test]
 fn no_cut_over_devices_changes_a_bit() {

@@ -8,6 +8,7 @@ use trine_compat_tests::ptx::Emulated;
 use trine_testkit::sha256;
 
 use super::archs::made_as;
+use super::devices::{ALL, MUCH, on_gpus};
 use super::model::on_gpu;
 use trine::kv::Sequence;
 
@@ -66,6 +67,17 @@ fn sequences_keep_their_states_apart_wherever_they_lie() {
             let found = conversation(&on_gpu(&file, Emulated::new().expect("PTX"), layers), sequences);
             assert_eq!(found, expected, "{name}, {sequences} sequences at a time");
         }
+    }
+}
+
+/// A state has a part on each GPU, and all parts are copied, wait and come back together.
+#[test]
+fn states_lie_on_several_gpus() {
+    for name in ["mamba2-dense", "qwen35-dense"] {
+        let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
+        let expected = conversation(&model, 16);
+        let model = on_gpus(&file, &[MUCH; 2], &[1.0, 1.0], ALL).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(conversation(&model, 1), expected, "{name}");
     }
 }
 

@@ -76,7 +76,8 @@ fn states_lie_on_several_gpus() {
     for name in ["mamba2-dense", "qwen35-dense"] {
         let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
         let expected = conversation(&model, 16);
-        let model = on_gpus(&file, &[MUCH; 2], &[1.0, 1.0], ALL).unwrap_or_else(|e| panic!("{name}: {e}"));
+        // Blocks on both.
+        let model = on_gpus(&file, &[MUCH; 2], &[1.0, 2.0], ALL).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(conversation(&model, 1), expected, "{name}");
     }
 }

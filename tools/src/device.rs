@@ -98,6 +98,8 @@ pub enum Split {
     /// Each GPU runs some of the layers.
     #[default]
     Layer,
+    /// Each GPU has a part of every matrix: known by name, and refused where there are GPUs.
+    Row,
 }
 
 impl FromStr for Split {
@@ -107,11 +109,8 @@ impl FromStr for Split {
         match text {
             "none" => Ok(Split::None),
             "layer" => Ok(Split::Layer),
-            "row" | "tensor" => {
-                Err("matrices are not cut over GPUs, because parts of a sum that are added up later have \
-                                     other bits; use layer"
-                    .to_owned())
-            }
+            "row" | "tensor" => Ok(Split::Row),
+            _ if text.contains(',') => Err("one at a time: give layer or none".to_owned()),
             _ => Err("it is layer or none".to_owned()),
         }
     }
@@ -122,6 +121,7 @@ impl fmt::Display for Split {
         f.write_str(match self {
             Split::None => "none",
             Split::Layer => "layer",
+            Split::Row => "row",
         })
     }
 }
@@ -239,12 +239,17 @@ impl PlaceArgs {
     /// Shares or a main GPU of other GPUs than there are.
     fn numbers(&self) -> Result<Vec<u32>> {
         let Device::Cuda(gpus) = self.device else {
-            let unused = [self.tensor_split.is_some(), self.main_gpu.is_some(), self.split_mode == Split::None];
+            let unused = [self.tensor_split.is_some(), self.main_gpu.is_some(), self.split_mode != Split::Layer];
             if unused.contains(&true) {
                 note!("note: -sm, -ts and -mg: the model runs on the processor; --device cuda:0,cuda:1 names GPUs");
             }
             return Ok(Vec::new());
         };
+        if self.split_mode == Split::Row {
+            bail!(
+                "--split-mode row: matrices are not cut over GPUs, because parts of a sum that are added up later have other bits; use layer"
+            );
+        }
         let (named, count) = (gpus.numbers(), gpus.numbers().len());
         if let Some(Shares(shares)) = &self.tensor_split
             && shares.len() > count

@@ -3,8 +3,7 @@
 
 use std::fs;
 
-use assert_cmd::Command;
-use trine_testkit::tool::stdout;
+use trine_testkit::tool::{self, stdout};
 use trine_testkit::{dense, folder, is_long, read, sha256, skipped, testdata};
 
 #[test]
@@ -25,7 +24,7 @@ fn types_for_a_size_lose_less_than_a_file_type() {
     let dir = dir.path();
     dense::write(&dir.join("dense.gguf"));
     let run = |program: &str, words: &str| {
-        let mut command = Command::new(program);
+        let mut command = tool::command(program);
         stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
     };
     let (rquantize, rperplexity) = (env!("CARGO_BIN_EXE_rquantize"), env!("CARGO_BIN_EXE_rperplexity"));

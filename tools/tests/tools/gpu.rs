@@ -300,6 +300,7 @@ fn what_is_in_the_way_of_several_gpus_is_one_line() {
         ("devices=2", "cuda:0,cuda:1 -ts 1,1,1", "--tensor-split: 3 shares for 2 of --device cuda:0,cuda:1"),
         ("devices=2", "cuda -ts 1,1", "--tensor-split: 2 shares for 1 of --device cuda:0"),
         ("devices=2", "cuda:0,cuda:1 -sm none -ts 1,1", "--tensor-split is for --split-mode layer"),
+        ("devices=2", "cuda:0,cuda:1 -sm row", "other bits; use layer"),
         ("devices=2", "cuda:0,cuda:1 -sm none -mg 2", "--main-gpu 2: --device cuda:0,cuda:1 has 2, counted from 0"),
         ("devices=2 memory=80000000000,1000000", "cuda:0,cuda:1 -ts 1,1", "cuda:1: the model needs "),
     ] {
@@ -307,7 +308,7 @@ fn what_is_in_the_way_of_several_gpus_is_one_line() {
         let refusal = tool::refusal("rgen", house.run(env!("CARGO_BIN_EXE_rgen"), plan, &words));
         assert!(refusal.error.contains(told), "{options}: {}", refusal.error);
     }
-    for (options, told) in [("cuda:0,cuda:0", "each once"), ("cuda:0,cuda:1 -sm row", "other bits; use layer")] {
+    for (options, told) in [("cuda:0,cuda:0", "each once"), ("cuda:0,cuda:1 -sm layer,row", "one at a time")] {
         let output = house.run(env!("CARGO_BIN_EXE_rgen"), "devices=2", &format!("-p a -n 1 --device {options}"));
         assert_eq!(output.status.code(), Some(2), "{options}");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

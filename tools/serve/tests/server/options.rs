@@ -86,6 +86,9 @@ fn what_changes_the_model_changes_the_answer() {
         &["--no-repack"],
         &["--device", "cpu"],
         &["--n-gpu-layers", "33"],
+        &["--split-mode", "row"],
+        &["--tensor-split", "3,1"],
+        &["--main-gpu", "1"],
         &["--mlock"],
     ] {
         assert_eq!(choices(more), plain, "{more:?}");

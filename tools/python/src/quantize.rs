@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyString};
 use trine::formats::anyprec::Calibration;
 use trine::formats::imatrix::Imatrix;
 use trine::quant::anyprec::Sensitivity;
-use trine::quant::gptq::{self, Calibration, Gptq, HessianFile};
+use trine::quant::gptq::{self, Gptq, HessianFile};
 use trine::quant::{
     Encoder, Fallback, Importance, KvOverride, Plan, Progress, RunOptions, Selection, TensorRule, nearest, parse_type,
     run,
@@ -193,7 +193,8 @@ fn weigh(recipe: &mut Recipe, imatrix: Option<&Path>, selection: &Selection, gpt
     if let Some(path) = gptq {
         let file = trine::open_file(path, true).map_err(opened)?;
         let hessians = HessianFile::new(path, file).map_err(|e| caused(&e))?;
-        recipe.gptq = Some(Gptq { hessians: Calibration::File(Arc::new(hessians)), options: gptq::Options::default() });
+        recipe.gptq =
+            Some(Gptq { hessians: gptq::Calibration::File(Arc::new(hessians)), options: gptq::Options::default() });
     }
     if let Target::AnyPrecision(_) = recipe.target {
         recipe.anyprec.sensitivity = match (recipe.gptq.take(), importance) {

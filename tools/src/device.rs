@@ -318,7 +318,8 @@ mod tests {
             assert!(text.parse::<Shares>().is_err(), "{text}");
         }
         assert_eq!("layer".parse(), Ok(Split::Layer));
-        assert!("row".parse::<Split>().expect_err("no rows").contains("other bits"));
+        assert_eq!(("row".parse(), "tensor".parse()), (Ok(Split::Row), Ok(Split::Row)));
+        assert!("layer,row".parse::<Split>().expect_err("one").contains("one at a time"));
     }
 
     #[test]

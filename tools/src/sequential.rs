@@ -13,7 +13,7 @@ use trine_formats::gguf::PackingOptions;
 use trine_formats::hessian::Origin;
 
 use crate::load;
-use crate::text::{self, sha256};
+use crate::text::{self, model_sha256, sha256};
 
 /// The text that inputs are measured on.
 pub struct Text<'a> {
@@ -41,7 +41,7 @@ pub fn calibration(text: &Text<'_>, model: &Path, packing: &PackingOptions, thre
         note!("warning: the text has only {} chunks of {} tokens", chunks.count(), text.ctx_size);
     }
     let origin = Origin {
-        model_sha256: sha256(file.shards().iter().map(|shard| (*shard.bytes).as_ref())),
+        model_sha256: model_sha256(&file),
         dataset: text.path.display().to_string(),
         dataset_sha256,
         chunk_size: u32::try_from(text.ctx_size).context("-c is too large")?,

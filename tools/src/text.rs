@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
+use trine_formats::gguf::ModelFile;
 use trine_formats::limited::{open_regular, read_up_to};
 
 use crate::inputs;
@@ -154,6 +155,11 @@ pub fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     parts.into_iter().for_each(|p| hash.update(p));
     hex(&hash.finalize())
+}
+
+/// SHA-256 of a model: of its files, one after the other.
+pub fn model_sha256(model: &ModelFile) -> String {
+    sha256(model.shards().iter().map(|shard| (*shard.bytes).as_ref()))
 }
 
 /// Bytes in hexadecimal, as hashes are written.

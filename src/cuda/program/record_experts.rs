@@ -181,7 +181,7 @@ impl<'a> Recorder<'a> {
     /// Multiplies the rows of heads, which lie side by side in every row of `x`, each by the matrix of its head.
     ///
     /// # Errors
-    /// Those of [`Recorder::product_of_chosen`]; rows that are no such heads.
+    /// As [`Recorder::product_of_chosen`]; rows that are no such heads.
     pub fn product_by_head(&mut self, matrices: &[Matrix<'a>], x: Span) -> Result<Span, ProgramError> {
         let (heads, columns) = (matrices.len(), self.columns(x));
         if heads == 0 || self.rows(x) != RowCount::Tokens || !columns.is_multiple_of(heads) {

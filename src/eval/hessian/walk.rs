@@ -98,7 +98,7 @@ impl Walk {
     pub fn measure(&mut self, reads: Reads, news: News<'_>) -> Result<Collected, CollectError> {
         let outside = || CollectError::Outside(self.header.inputs[reads.first].name.clone());
         let (target, until) = self.place(reads).ok_or_else(outside)?;
-        let next = self.block.map_or(0, |block| block);
+        let next = self.block.unwrap_or(0);
         if target < next {
             return Err(outside());
         }

@@ -108,7 +108,7 @@ impl<'a> Tape<'a> {
     /// before; where that cannot be, it is a copy.
     pub(super) fn own(&mut self, at: usize) -> Result<Span, ProgramError> {
         let x = self.program.operations()[at].inputs[0];
-        for later in at + 1..self.until.min(self.end) {
+        for later in at + 1..self.until {
             let operation = &self.program.operations()[later];
             let ready = operation.inputs.iter().all(|input| self.places[input.0].is_some());
             let reads = operation.inputs.contains(&x) && !writes_over(&operation.op, operation.inputs[0] == x);

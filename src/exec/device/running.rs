@@ -84,10 +84,9 @@ impl Running<'_> {
 
     /// The most sequences of a pass.
     pub fn sequences(&mut self) -> usize {
-        let has_states = |part: &OffloadedPart| part.passes.state() > 0;
-        match self.parts().iter().find(|part| has_states(part)) {
-            Some(part) => part.passes.limits().slots / 2,
-            None => usize::MAX,
+        match States(self.parts()).are_there() {
+            true => self.last().passes.limits().slots / 2,
+            false => usize::MAX,
         }
     }
 

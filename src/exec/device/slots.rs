@@ -15,7 +15,8 @@ use crate::kv::{Sequence, SequenceRows, StateElsewhere, StatePlace};
 pub(super) struct States<'a>(pub &'a mut [OffloadedPart]);
 
 impl States<'_> {
-    fn are_there(&self) -> bool {
+    /// True if a GPU has any.
+    pub fn are_there(&self) -> bool {
         self.0.iter().any(|part| part.passes.state() > 0)
     }
 

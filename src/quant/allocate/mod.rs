@@ -153,8 +153,8 @@ pub struct Allocator<'a> {
     offers: Vec<Vec<Offer>>,
     /// How often the tensors count, all together.
     counts: f64,
-    /// The divergence for each unit of loss, where roles were measured.
-    scale: Option<f64>,
+    /// True if roles were measured: these counts are divergences then.
+    is_measured: bool,
 }
 
 impl<'a> Allocator<'a> {
@@ -186,7 +186,7 @@ impl<'a> Allocator<'a> {
         };
         let counts: Vec<f64> = rows.iter().map(count).collect();
         let mut allocator =
-            Allocator { model, recipe, free, types, losses, offers: Vec::new(), counts: 0.0, scale: None, plan };
+            Allocator { model, recipe, free, types, losses, offers: Vec::new(), counts: 0.0, is_measured: false, plan };
         allocator.count(&counts);
         Ok(allocator)
     }
@@ -304,13 +304,13 @@ impl<'a> Allocator<'a> {
         let counts: Vec<f64> = (0..self.free.len()).map(|i| of_role(self.role(i)).unwrap_or(mean)).collect();
         if counts.iter().sum::<f64>() > 0.0 {
             self.count(&counts);
-            self.scale = Some(self.counts);
+            self.is_measured = true;
         }
     }
 
     /// A search for the divergence `wanted` by the losses of allocations.
     pub fn search(&self, wanted: f64) -> Search {
-        Search::new(wanted, self.scale)
+        Search::new(wanted, self.is_measured.then_some(self.counts))
     }
 
     /// The bytes of the file with these types.

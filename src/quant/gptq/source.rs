@@ -84,7 +84,7 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Those of the inputs of `header`, which says how many chunks there will be.
+    /// Measurements of the inputs of `header`, which says how many chunks there will be.
     pub fn new(header: Hessians, measure: Box<dyn Measure>) -> Measurements {
         Measurements { header, measure: Mutex::new(measure) }
     }

@@ -18,7 +18,7 @@ use crate::load::{ModelArgs, peak_memory};
 use crate::progress::Steps;
 use crate::progress::human_bytes;
 use crate::provenance::Provenance;
-use crate::text::sha256;
+use crate::text::model_sha256;
 use crate::{args, inputs, interrupt, load, shown, signals, threads};
 use file::{LossSum, Origin};
 
@@ -43,7 +43,7 @@ pub fn run(args: &Args, model: &ModelArgs, text: &Path, target: &Path) -> Result
     }
     let sample = text::sample(args, text, &tokenizer)?;
     let origin = Origin {
-        model_sha256: sha256(opened.shards().iter().map(|s| (*s.bytes).as_ref())),
+        model_sha256: model_sha256(&opened),
         dataset: text.display().to_string(),
         dataset_sha256: sample.sha256,
         split: args.documents.map_or("chunks", |d| d.name()),

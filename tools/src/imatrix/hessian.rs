@@ -21,7 +21,7 @@ use crate::memory;
 use crate::outfile::OutFile;
 use crate::progress::{Steps, human_bytes};
 use crate::provenance::Provenance;
-use crate::text::sha256;
+use crate::text::{model_sha256, sha256};
 use crate::{interrupt, shown, signals, text};
 
 /// Adds up the products of what goes into the matrices; `false` when the user stopped it.
@@ -42,7 +42,7 @@ pub fn run(args: &Args, model: &ModelArgs, path: &Path, target: &Path) -> Result
         );
     }
     let origin = Origin {
-        model_sha256: sha256(loaded.file().shards().iter().map(|s| (*s.bytes).as_ref())),
+        model_sha256: model_sha256(loaded.file()),
         dataset: path.display().to_string(),
         dataset_sha256,
         chunk_size: u32::try_from(args.ctx_size).context("-c is too large")?,

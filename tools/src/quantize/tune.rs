@@ -22,7 +22,7 @@ use crate::outfile::OutFile;
 use crate::progress::{Steps, human_bytes};
 use crate::provenance::Provenance;
 use crate::runner::{carry_out, remark};
-use crate::text::sha256;
+use crate::text::{model_sha256, sha256};
 use crate::widely::refuse_elsewhere;
 use crate::{inputs, load, signals, text, threads};
 
@@ -127,7 +127,7 @@ impl Sample {
     /// The keys of the file that is tuned on them.
     fn keys(&self, args: &Args, original: &ModelFile) -> Vec<(&'static str, Value)> {
         let count = |n: usize| Value::U32(u32::try_from(n).unwrap_or(u32::MAX));
-        let reference = sha256(original.shards().iter().map(|shard| (*shard.bytes).as_ref()));
+        let reference = model_sha256(original);
         vec![
             ("tune.version", Value::U32(1)),
             ("tune.rate", Value::F32(args.tune.rate as f32)),

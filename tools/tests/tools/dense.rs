@@ -6,6 +6,8 @@ use std::fs;
 use trine_testkit::tool::{self, stdout};
 use trine_testkit::{dense, folder, is_long, read, sha256, skipped, testdata};
 
+use super::rquantize_size;
+
 #[test]
 fn it_is_the_file_that_its_readme_names() {
     let dir = folder();
@@ -27,20 +29,14 @@ fn types_for_a_size_lose_less_than_a_file_type() {
         let mut command = tool::command(program);
         stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
     };
-    let (rquantize, rperplexity) = (env!("CARGO_BIN_EXE_rquantize"), env!("CARGO_BIN_EXE_rperplexity"));
+    let rquantize = env!("CARGO_BIN_EXE_rquantize");
     let calibration = testdata("imatrix/calib.txt");
     run(
         env!("CARGO_BIN_EXE_rimatrix"),
         &format!("-m dense.gguf -f {} --chunks 8 -o imatrix.gguf", calibration.display()),
     );
-    let text = trine_testkit::wikitext();
-    let measured = format!("-f {} -c 512 --chunks 4 --kl-divergence-base base.kld --json", text.display());
-    run(rperplexity, &format!("-m dense.gguf {measured}"));
-    let diverges = |file: &str| {
-        let said = run(rperplexity, &format!("-m {file} {measured} --kl-divergence"));
-        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-        said["kld"]["value"].as_f64().unwrap()
-    };
+    let text = trine_testkit::wikitext().display().to_string();
+    let diverges = |file: &str| rquantize_size::diverges(dir, file, &text, 4);
     for ty in ["IQ2_XXS", "IQ3_XXS", "Q3_K_M", "Q4_K_M", "Q5_K_M"] {
         run(rquantize, &format!("--imatrix imatrix.gguf dense.gguf usual.gguf {ty}"));
         let size = fs::metadata(dir.join("usual.gguf")).unwrap().len();

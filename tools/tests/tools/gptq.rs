@@ -36,17 +36,17 @@ fn folder() -> TempDir {
     dir
 }
 
-fn command(dir: &Path, words: &str) -> Command {
+pub(super) fn command(dir: &Path, words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
     command.current_dir(dir).args(words.split_ascii_whitespace());
     command
 }
 
-fn run(dir: &Path, words: &str) -> Output {
+pub(super) fn run(dir: &Path, words: &str) -> Output {
     command(dir, words).output().unwrap()
 }
 
-fn file(dir: &Path, name: &str) -> Vec<u8> {
+pub(super) fn file(dir: &Path, name: &str) -> Vec<u8> {
     fs::read(dir.join(name)).unwrap()
 }
 

@@ -159,18 +159,38 @@ fn a_recipe_makes_the_file_again() {
 /// A chunk of a text. The embeddings are fixed: of so small a model their type alone is a step of the divergence.
 const ON_TEXT: &str = "--token-embedding-type q6_K --kld-text text.txt --kld-chunks 1";
 
-/// Runs the tool on the bundled model, whose weights are made dense by a rotation.
+/// A folder with the bundled model, whose weights are made dense by a rotation, and a text.
+fn with_dense() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    fs::copy(trine_testkit::trilm(), dir.path().join("ternary.gguf")).unwrap();
+    fs::copy(trine_testkit::testdata("imatrix/calib.txt"), dir.path().join("text.txt")).unwrap();
+    stdout(rquantize(dir.path(), "--rotate 256:signs ternary.gguf dense.gguf"));
+    dir
+}
+
+/// The divergence of a file from `dense.gguf` over the first `chunks` chunks of a text, as the program says that measures it.
+pub(super) fn diverges(dir: &Path, file: &str, text: &str, chunks: usize) -> f64 {
+    let measure = |words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
+        let words = format!("-f {text} -c 512 --chunks {chunks} --kl-divergence-base base.kld --json {words}");
+        stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
+    };
+    if !dir.join("base.kld").exists() {
+        measure("-m dense.gguf");
+    }
+    let measured: serde_json::Value = serde_json::from_str(&measure(&format!("-m {file} --kl-divergence"))).unwrap();
+    measured["kld"]["value"].as_f64().unwrap()
+}
+
+/// Runs the tool on that model.
 fn divergence(dir: &Path, words: &str) -> Output {
     rquantize(dir, &format!("--json {ON_TEXT} {words} dense.gguf out.gguf 2"))
 }
 
 #[test]
 fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
-    let dir = TempDir::new().unwrap();
+    let dir = with_dense();
     let dir = dir.path();
-    fs::copy(trine_testkit::trilm(), dir.join("ternary.gguf")).unwrap();
-    fs::copy(trine_testkit::testdata("imatrix/calib.txt"), dir.join("text.txt")).unwrap();
-    stdout(rquantize(dir, "--rotate 256:signs ternary.gguf dense.gguf"));
     let mut sizes = Vec::new();
     for wanted in [0.02, 0.002] {
         let output = divergence(dir, &format!("--target-kld {wanted}"));
@@ -181,14 +201,7 @@ fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
         assert!(found <= wanted && found >= 0.75 * wanted, "{said}");
         sizes.push(bytes_of(dir, "out.gguf"));
         // The program that measures says the same.
-        let measure = |words: &str| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
-            let words = format!("-f text.txt -c 512 --chunks 1 --kl-divergence-base base.kld --json {words}");
-            stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
-        };
-        measure("-m dense.gguf");
-        let measured: serde_json::Value = serde_json::from_str(&measure("-m out.gguf --kl-divergence")).unwrap();
-        assert_eq!(measured["kld"]["value"].as_f64().unwrap(), found, "{measured}");
+        assert_eq!(diverges(dir, "out.gguf", "text.txt", 1), found);
     }
     assert!(sizes[0] < sizes[1], "{sizes:?}");
     // The same on another number of threads, and nothing else is left.
@@ -224,21 +237,8 @@ fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
 /// Where a text is given, each role counts as it does in this model: the file has the size, and diverges less.
 #[test]
 fn roles_are_measured_on_a_text() {
-    let dir = TempDir::new().unwrap();
+    let dir = with_dense();
     let dir = dir.path();
-    fs::copy(trine_testkit::trilm(), dir.join("ternary.gguf")).unwrap();
-    fs::copy(trine_testkit::testdata("imatrix/calib.txt"), dir.join("text.txt")).unwrap();
-    stdout(rquantize(dir, "--rotate 256:signs ternary.gguf dense.gguf"));
-    let measure = |words: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rperplexity"));
-        let words = format!("-f text.txt -c 512 --chunks 1 --kl-divergence-base base.kld --json {words}");
-        stdout(command.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap())
-    };
-    measure("-m dense.gguf");
-    let diverges = |file: &str| {
-        let said: serde_json::Value = serde_json::from_str(&measure(&format!("-m {file} --kl-divergence"))).unwrap();
-        said["kld"]["value"].as_f64().unwrap()
-    };
     stdout(rquantize(dir, "--target-bpw 3.3 dense.gguf assumed.gguf"));
     let words = "--target-bpw 3.3 --kld-text text.txt --kld-chunks 1 dense.gguf";
     let output = rquantize(dir, &format!("{words} measured.gguf 2"));
@@ -246,7 +246,7 @@ fn roles_are_measured_on_a_text() {
     for role in ["token_embd", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"] {
         assert_eq!(said.matches(&format!("{role} alone, mostly ")).count(), 1, "{role}: {said}");
     }
-    let [assumed, measured] = ["assumed.gguf", "measured.gguf"].map(diverges);
+    let [assumed, measured] = ["assumed.gguf", "measured.gguf"].map(|file| diverges(dir, file, "text.txt", 1));
     assert!(measured < 0.97 * assumed, "{measured} of {assumed}: {said}");
     let (assumed, measured) = (bytes_of(dir, "assumed.gguf"), bytes_of(dir, "measured.gguf"));
     assert!(measured.abs_diff(assumed) as f64 <= 0.005 * assumed as f64, "{measured} and {assumed}");

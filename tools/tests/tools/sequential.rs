@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
@@ -13,23 +12,11 @@ use trine_formats::gguf::{Gguf, Value};
 use trine_formats::hessian::Hessians;
 use trine_testkit::{archs, gguf, names_in, testdata, tool};
 
+use super::gptq::{command, file, run};
+
 const MODEL: &str = "trilm-wt-5.8m-F16.gguf";
 /// Every matrix that no rule before it names stays what it is.
 const REST: &str = "--tensor-type .=f32 --token-embedding-type f32 --output-tensor-type f32";
-
-fn command(dir: &Path, words: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rquantize"));
-    command.current_dir(dir).args(words.split_ascii_whitespace());
-    command
-}
-
-fn run(dir: &Path, words: &str) -> Output {
-    command(dir, words).output().unwrap()
-}
-
-fn file(dir: &Path, name: &str) -> Vec<u8> {
-    fs::read(dir.join(name)).unwrap()
-}
 
 /// A folder with a mixture of experts of two layers, and a text.
 fn with_mixture() -> TempDir {

@@ -3,19 +3,20 @@
 use super::fault::{Fault, Kind, Trouble};
 use super::launch::{Coordinates, Report, Schedule};
 use super::memory::Memory;
-use super::module::Kernel;
 use super::order::Order;
 use super::shared::Shared;
 use super::warp::{LANES, Surroundings, Warp, WarpState};
 
 /// Arguments of a block beside its kernel.
-pub(super) struct Run<'a> {
+pub(super) struct Run<'a, 'k> {
+    /// The warps of all blocks, one block at a time, and its shared memory.
+    pub(super) warps: &'a mut [Warp<'k>],
+    pub(super) shared: &'a mut Shared,
     pub(super) memory: &'a mut Memory,
     pub(super) report: &'a mut Report,
     pub(super) order: &'a mut Order,
     pub(super) arguments: &'a [u8],
     pub(super) at: Coordinates,
-    pub(super) shared: usize,
     pub(super) wavefronts: usize,
     pub(super) budget: u64,
 }
@@ -57,20 +58,19 @@ fn choose(ready: &[usize], schedule: Schedule, dice: &mut Dice, last: usize) -> 
 }
 
 /// Runs a block to its end.
-pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<(), Fault> {
-    let threads: usize = run.at.threads.iter().map(|&n| n as usize).product();
-    let mut warps: Vec<Warp> =
-        (0..threads.div_ceil(LANES)).map(|w| Warp::new(kernel, w, (threads - LANES * w).min(LANES))).collect();
+pub(super) fn run(schedule: Schedule, run: &mut Run) -> Result<(), Fault> {
     let seed = match schedule {
         Schedule::Random(seed) => seed,
         _ => 0,
     };
     let mut dice = Dice::new(seed.wrapping_add(u64::from(run.at.number)));
-    let mut shared = Shared::new(run.shared);
+    let warps = &mut *run.warps;
+    warps.iter_mut().for_each(|warp| warp.begin(&run.at));
+    run.shared.clear();
     run.order.begin_block();
     let mut around = Surroundings {
         memory: run.memory,
-        shared: &mut shared,
+        shared: run.shared,
         order: run.order,
         report: run.report,
         arguments: run.arguments,
@@ -104,7 +104,6 @@ pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<
         last = chosen;
         let warp = &mut warps[chosen];
         for _ in 0..turns {
-            let before = warp.next();
             let spent = around.report.instructions >= run.budget;
             let step = if spent {
                 let what = format!("more than {} instructions", run.budget);
@@ -112,7 +111,7 @@ pub(super) fn run(kernel: &Kernel, schedule: Schedule, run: &mut Run) -> Result<
             } else {
                 warp.step(&mut around)
             };
-            step.map_err(|trouble| fault(warp, &run.at, before, trouble))?;
+            step.map_err(|trouble| fault(warp, &run.at, warp.last(), trouble))?;
             if warp.state != WarpState::Ready {
                 break;
             }

@@ -5,7 +5,7 @@ use trine_cuda::fragment;
 use super::fault::{Kind, Trouble};
 use super::instruction::{Op, Register, Shuffle, Source};
 use super::mma::Fragment;
-use super::warp::{LANES, Surroundings, Warp, each};
+use super::warp::{LANES, Lanes, Surroundings, Warp, each};
 
 impl Warp<'_> {
     /// Executes an instruction whose results come from several lanes.
@@ -13,14 +13,14 @@ impl Warp<'_> {
         match op {
             Op::Matrix { to, at, transposed } => {
                 self.whole(mask, u32::MAX)?;
-                let addresses = self.addresses(at, mask, around)?;
-                self.matrices(to, &addresses[..8 * to.len()], *transposed, around)
+                let at = self.addresses(at, mask)?;
+                self.matrices(to, &at, *transposed, around)
             }
             Op::Mma { form, d, a, b, c, sparse } => {
                 self.whole(mask, u32::MAX)?;
-                let [a, b, c] = [a, b, c].map(|from| self.fragment(from, around));
+                let [a, b, c] = [a, b, c].map(|from| self.fragment(from));
                 let metadata = match sparse {
-                    Some((from, selector)) => Some((self.fragment(&[*from], around)?[0], *selector)),
+                    Some((from, selector)) => Some((self.fragment(&[*from])?[0], *selector)),
                     None => None,
                 };
                 let sparse = metadata.as_ref().map(|(m, selector)| (m, *selector));
@@ -32,7 +32,7 @@ impl Warp<'_> {
                 Ok(())
             }
             Op::Shuffle { mode, to, valid, from, by, clamp, members } => {
-                self.shuffle((*mode, *to, *valid), [from, by, clamp, members], mask, around)
+                self.shuffle((*mode, *to, *valid), [from, by, clamp, members], mask)
             }
             other => {
                 let what = format!("{other:?} is not executed by lanes together");
@@ -42,27 +42,29 @@ impl Warp<'_> {
     }
 
     /// Registers of all lanes, as 32 bits each.
-    fn fragment(&self, from: &[Source], around: &Surroundings) -> Result<Fragment, Trouble> {
-        let register = |source: &Source| {
-            let values = self.operand(source, u32::MAX, around.at)?;
-            Ok(values.map(|value| value as u32))
-        };
-        from.iter().map(register).collect()
+    fn fragment(&self, from: &[Source]) -> Result<Fragment, Trouble> {
+        let mut fragment = [[0; LANES]; 4];
+        for (register, source) in fragment.iter_mut().zip(from) {
+            let values = self.value(source, u32::MAX)?;
+            register.iter_mut().zip(values).for_each(|(bits, value)| *bits = *value as u32);
+        }
+        Ok(fragment)
     }
 
-    /// `ldmatrix`: eight rows of 16 bytes for each register.
+    /// `ldmatrix`: eight rows of 16 bytes for each register, at the addresses of as many lanes.
     fn matrices(
         &mut self,
         to: &[Register],
-        addresses: &[(usize, u64)],
+        at: &Lanes,
         transposed: bool,
         around: &mut Surroundings,
     ) -> Result<(), Trouble> {
-        self.banks(addresses, 16, around)?;
-        let mut results = vec![[0u64; LANES]; to.len()];
-        for &(lane, address) in addresses {
+        let lanes = u32::MAX >> (LANES - 8 * to.len());
+        self.banks(at, lanes, 16, around)?;
+        let mut results = [[0u64; LANES]; 4];
+        for lane in each(lanes) {
             let now = self.stamp(around, lane);
-            let found = around.shared.read(address, 16, now);
+            let found = around.shared.read::<16>(at[lane], now);
             let row = found.map_err(|(kind, what)| Trouble::new(kind, lane, what))?;
             let (matrix, number) = fragment::matrix_row(lane);
             for (column, half) in row.as_chunks::<2>().0.iter().enumerate() {
@@ -82,14 +84,13 @@ impl Warp<'_> {
         (mode, to, valid): (Shuffle, Register, Option<Register>),
         [from, by, clamp, members]: [&Source; 4],
         mask: u32,
-        around: &Surroundings,
     ) -> Result<(), Trouble> {
-        let members = self.operand(members, mask, around.at)?;
+        let members = self.value(members, mask)?;
         for lane in each(mask) {
             self.whole(mask, members[lane] as u32)?;
         }
-        let values = self.operand(from, mask, around.at)?;
-        let (by, clamp) = (self.operand(by, mask, around.at)?, self.operand(clamp, mask, around.at)?);
+        let values = self.value(from, mask)?;
+        let (by, clamp) = (self.value(by, mask)?, self.value(clamp, mask)?);
         let (mut results, mut from_lane) = ([0; LANES], [0; LANES]);
         for lane in each(mask) {
             let (by, clamp) = (by[lane] as usize & 31, clamp[lane] as usize);

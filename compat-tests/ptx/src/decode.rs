@@ -1,5 +1,6 @@
 //! Opcodes and operands to instructions.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use super::instruction::{Address, Op, Register, Shuffle, Source, Space, Special, Word};
@@ -17,14 +18,35 @@ pub(super) struct Names {
     pub(super) shared: HashMap<String, usize>,
     /// Shared memory whose size the launch says.
     pub(super) dynamic: HashSet<String>,
+    /// The different constants of the kernel, and the coordinates that it reads.
+    pub(super) constants: RefCell<Vec<u64>>,
+    pub(super) specials: RefCell<Vec<Special>>,
+}
+
+/// The place of a value in a list, at whose end it is put when it is new.
+fn place_in<T: PartialEq>(all: &RefCell<Vec<T>>, value: T) -> usize {
+    let mut all = all.borrow_mut();
+    let found = all.iter().position(|other| *other == value);
+    found.unwrap_or_else(|| {
+        all.push(value);
+        all.len() - 1
+    })
 }
 
 type Decoded<T> = Result<T, String>;
 
 impl Names {
+    pub(super) fn constant(&self, bits: u64) -> Source {
+        Source::Constant(place_in(&self.constants, bits))
+    }
+
+    fn special(&self, special: Special) -> Source {
+        Source::Special(place_in(&self.specials, special))
+    }
+
     fn source(&self, operand: &Operand) -> Decoded<Source> {
         let name = match operand {
-            Operand::Number(bits) => return Ok(Source::Constant(*bits)),
+            Operand::Number(bits) => return Ok(self.constant(*bits)),
             Operand::Name(name) => name,
             other => return Err(format!("{other:?} is no value")),
         };
@@ -32,10 +54,10 @@ impl Names {
             return Ok(Source::Register(register));
         }
         if let Some(&at) = self.shared.get(name) {
-            return Ok(Source::Constant(at as u64));
+            return Ok(self.constant(at as u64));
         }
         if self.dynamic.contains(name) {
-            return Ok(Source::Dynamic);
+            return Ok(self.special(Special::Dynamic));
         }
         let axis = |rest: &str| ["x", "y", "z"].iter().position(|a| *a == rest);
         let special = match name.split_once('.') {
@@ -46,7 +68,7 @@ impl Names {
             None if name == "%laneid" => Some(Special::Lane),
             _ => None,
         };
-        let special = special.map(Source::Special);
+        let special = special.map(|special| self.special(special));
         special.ok_or_else(|| format!("nothing is called '{name}'"))
     }
 
@@ -63,7 +85,7 @@ impl Names {
         };
         let base = match base {
             Some(name) => self.source(&Operand::Name(name.clone()))?,
-            None => Source::Constant(0),
+            None => self.constant(0),
         };
         let offset = *offset;
         Ok(Address { base, offset })
@@ -257,7 +279,10 @@ fn copy(modifiers: &[&str], operands: &[Operand], names: &Names) -> Decoded<Opti
                 bytes: *bytes as usize,
                 to: names.address(to)?,
                 from: names.address(from)?,
-                read: read.first().map(|o| names.source(o)).transpose()?,
+                read: match read.first() {
+                    Some(read) => names.source(read)?,
+                    None => names.constant(*bytes),
+                },
             }
         }
         _ => return Ok(None),

@@ -6,11 +6,15 @@ use super::launch::{Argument, Buffer, Coordinates, Launch, Report, Schedule};
 use super::memory::Memory;
 use super::module::{Kernel, Module};
 use super::order::Order;
+use super::shared::Shared;
+use super::warp::{LANES, Warp};
 
 /// Global memory, and what runs on it.
 #[derive(Default, Debug)]
 pub struct Device {
     memory: Memory,
+    /// Blocks of all launches until now.
+    blocks: u32,
 }
 
 impl Device {
@@ -125,24 +129,37 @@ impl Device {
         let mut report = Report { executed: vec![0; kernel.code.len()], ..Report::default() };
         let mut order_of_blocks = Order::default();
         let dynamic = kernel.shared.next_multiple_of(16);
+        let mut shared = Shared::new(dynamic + launch.shared as usize);
+        let threads = threads as usize;
+        let lanes = |warp: usize| (threads - LANES * warp).min(LANES);
+        let mut warps: Vec<Warp> =
+            (0..threads.div_ceil(LANES)).map(|warp| Warp::new(kernel, warp, lanes(warp))).collect();
+        let earlier = self.blocks;
+        self.blocks += launch.blocks.iter().product::<u32>();
         for number in order(launch) {
             let [x, y, _] = launch.blocks;
             let block = [number % x, number / x % y, number / (x * y)];
-            let at =
-                Coordinates { block, blocks: launch.blocks, threads: launch.threads, number, dynamic: dynamic as u64 };
+            let at = Coordinates {
+                block,
+                blocks: launch.blocks,
+                threads: launch.threads,
+                number,
+                earlier,
+                dynamic: dynamic as u64,
+            };
             let mut block = Run {
+                warps: &mut warps,
+                shared: &mut shared,
                 memory: &mut self.memory,
                 report: &mut report,
                 order: &mut order_of_blocks,
                 arguments: &arguments,
                 at,
-                shared: dynamic + launch.shared as usize,
                 wavefronts: launch.wavefronts,
                 budget: launch.budget,
             };
-            run(kernel, launch.schedule, &mut block)?;
+            run(launch.schedule, &mut block)?;
         }
-        self.memory.settle();
         Ok(report)
     }
 }

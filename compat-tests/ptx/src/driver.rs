@@ -17,6 +17,19 @@ static CHECKED_IN: LazyLock<Result<Vec<Named>, ParseError>> = LazyLock::new(|| {
     ALL.iter().map(parsed).collect()
 });
 
+/// The checked-in module of a name.
+///
+/// # Errors
+/// PTX that the emulator does not know.
+///
+/// # Panics
+/// When there is no module of that name.
+pub fn checked_in(name: &str) -> Result<&'static Module, ParseError> {
+    let modules = CHECKED_IN.as_ref().map_err(ParseError::clone)?;
+    let found = modules.iter().find(|module| module.0 == name);
+    Ok(&found.expect("a checked-in module").1)
+}
+
 /// An emulated GPU with the checked-in kernels.
 #[derive(Debug)]
 pub struct Emulated {

@@ -19,16 +19,18 @@ pub(super) enum Special {
     Blocks(usize),
     /// `%laneid`
     Lane,
+    /// The place of the array that a launch brings, behind the kernel's own.
+    Dynamic,
 }
 
 /// Where an operand's value comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Register(Register),
-    Constant(u64),
-    Special(Special),
-    /// The place of the array that a launch brings, behind the kernel's own.
-    Dynamic,
+    /// The number of one of the kernel's constants.
+    Constant(usize),
+    /// The number of one of the coordinates that the kernel reads.
+    Special(usize),
 }
 
 /// A base and a distance from it.
@@ -54,6 +56,7 @@ pub(super) struct Word {
 
 impl Word {
     /// Little-endian bytes as a register holds them.
+    #[inline(always)]
     pub(super) fn number(self, bytes: &[u8]) -> u64 {
         let negative = self.signed && bytes[bytes.len() - 1] >= 0x80;
         let mut all = if negative { [0xff; 8] } else { [0; 8] };
@@ -122,12 +125,12 @@ pub(super) enum Op {
     Barrier,
     /// `bar.warp.sync`
     WarpBarrier,
-    /// `cp.async`: bytes, and how many of them are read where the rest becomes zero.
+    /// `cp.async`: bytes, and how many of them are read; the rest becomes zero.
     Copy {
         bytes: usize,
         to: Address,
         from: Address,
-        read: Option<Source>,
+        read: Source,
     },
     Commit,
     /// Waits until at most this number of the groups is under way.

@@ -105,8 +105,10 @@ pub(super) struct Coordinates {
     pub(super) block: [u32; 3],
     pub(super) blocks: [u32; 3],
     pub(super) threads: [u32; 3],
-    /// The block's number among all.
+    /// The block's number among all of its launch.
     pub(super) number: u32,
+    /// Blocks of the launches before this one.
+    pub(super) earlier: u32,
     /// Where the shared memory begins that the launch brings.
     pub(super) dynamic: u64,
 }

@@ -102,49 +102,38 @@ impl Memory {
         (&range.bytes[at..at + count], empty)
     }
 
-    /// The end of a launch.
-    pub(super) fn settle(&mut self) {
-        self.ranges.iter_mut().filter_map(|r| r.shadow.as_mut()).for_each(Shadow::settle);
-    }
-
     /// The buffer that holds all of an access, and the place in it.
+    #[inline(always)]
     fn find(&self, address: u64, bytes: usize) -> Found<(usize, usize)> {
-        if !address.is_multiple_of(bytes as u64) {
-            let what = format!("address {address:#x} for {bytes} bytes");
-            return Err((Kind::Misaligned, what));
-        }
         let (number, at) = (address / DISTANCE, (address % DISTANCE) as usize);
-        let buffer = usize::try_from(number).unwrap_or(0).wrapping_sub(1);
+        let buffer = (number as usize).wrapping_sub(1);
         match self.ranges.get(buffer) {
-            Some(range) if at + bytes <= range.bytes.len() => Ok((buffer, at)),
-            Some(range) => Err((
-                Kind::OutOfBounds,
-                format!("{bytes} bytes at {at} of buffer {buffer}, which has {}", range.bytes.len()),
-            )),
-            None => {
-                let what = format!("address {address:#x} is in no buffer");
-                Err((Kind::OutOfBounds, what))
-            }
+            Some(range) if at + bytes <= range.bytes.len() && address.is_multiple_of(bytes as u64) => Ok((buffer, at)),
+            found => Err(outside(address, bytes, (buffer, at), found)),
         }
     }
 
-    /// Reads `bytes` bytes, a power of two.
-    pub(super) fn read(&mut self, address: u64, bytes: usize, now: Moment) -> Found<&[u8]> {
-        let (buffer, at) = self.find(address, bytes)?;
+    /// Reads bytes, a power of two.
+    #[inline(always)]
+    pub(super) fn read<const BYTES: usize>(&mut self, address: u64, now: Moment) -> Found<[u8; BYTES]> {
+        let (buffer, at) = self.find(address, BYTES)?;
         let range = &mut self.ranges[buffer];
         if let Some(shadow) = &mut range.shadow {
-            shadow.read(at, bytes, now)?;
+            shadow.read(at, BYTES, now)?;
         }
-        Ok(&range.bytes[at..at + bytes])
+        let mut found = [0; BYTES];
+        found.copy_from_slice(&range.bytes[at..at + BYTES]);
+        Ok(found)
     }
 
     /// Writes a power of two of bytes.
-    pub(super) fn write(&mut self, address: u64, bytes: &[u8], now: Moment) -> Found<()> {
-        let ((all, shadow), at) = self.variable_at(address, bytes.len())?;
+    #[inline(always)]
+    pub(super) fn write<const BYTES: usize>(&mut self, address: u64, bytes: &[u8; BYTES], now: Moment) -> Found<()> {
+        let ((all, shadow), at) = self.variable_at(address, BYTES)?;
         if let Some(shadow) = shadow {
-            shadow.write(at, bytes.len(), now)?;
+            shadow.write(at, BYTES, now)?;
         }
-        all[at..at + bytes.len()].copy_from_slice(bytes);
+        all[at..at + BYTES].copy_from_slice(bytes);
         Ok(())
     }
 
@@ -161,6 +150,7 @@ impl Memory {
     }
 
     /// The bytes and histories of a buffer that may be written, and the place in it.
+    #[inline(always)]
     fn variable_at(&mut self, address: u64, bytes: usize) -> Found<(Variable<'_>, usize)> {
         let (buffer, at) = self.find(address, bytes)?;
         let range = &mut self.ranges[buffer];
@@ -170,6 +160,19 @@ impl Memory {
         }
         Ok(((&mut range.bytes, range.shadow.as_mut()), at))
     }
+}
+
+/// The reason why an access finds no place in a buffer.
+#[cold]
+fn outside(address: u64, bytes: usize, (buffer, at): (usize, usize), range: Option<&Range>) -> (Kind, String) {
+    if !address.is_multiple_of(bytes as u64) {
+        return (Kind::Misaligned, format!("address {address:#x} for {bytes} bytes"));
+    }
+    let what = match range {
+        Some(range) => format!("{bytes} bytes at {at} of buffer {buffer}, which has {}", range.bytes.len()),
+        None => format!("address {address:#x} is in no buffer"),
+    };
+    (Kind::OutOfBounds, what)
 }
 
 /// Bytes that may be written, and their histories where they are watched.

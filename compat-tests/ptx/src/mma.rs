@@ -14,8 +14,8 @@ pub(super) enum Form {
     SparseHalves,
 }
 
-/// Registers of a warp, `[register][lane]`.
-pub(super) type Fragment = Vec<[u32; LANES]>;
+/// Up to four registers of a warp, `[register][lane]`.
+pub(super) type Fragment = [[u32; LANES]; 4];
 
 impl Form {
     /// Registers of A, B and C that a lane brings.
@@ -42,18 +42,19 @@ impl Form {
     }
 }
 
-/// A fragment of A or B on bytes as a matrix, `[row or column][k]`.
+/// The first registers of a fragment of A or B on bytes as a matrix, `[row or column][k]`.
+#[inline(always)]
 fn byte_matrix<const N: usize>(
-    fragment: &Fragment,
+    fragment: &[[u32; LANES]],
     signed: bool,
     map: impl Fn(usize, usize, usize) -> (usize, usize),
-) -> [[i32; 32]; N] {
+) -> [[i16; 32]; N] {
     let mut matrix = [[0; 32]; N];
     for (i, lanes) in fragment.iter().enumerate() {
         for (lane, register) in lanes.iter().enumerate() {
             for (j, byte) in register.to_le_bytes().into_iter().enumerate() {
                 let (line, k) = map(lane, i, j);
-                matrix[line][k] = if signed { i32::from(byte as i8) } else { i32::from(byte) };
+                matrix[line][k] = if signed { i16::from(byte as i8) } else { i16::from(byte) };
             }
         }
     }
@@ -62,20 +63,21 @@ fn byte_matrix<const N: usize>(
 
 /// Exact sums in 32 bits.
 fn bytes((a, a_signed): (&Fragment, bool), (b, b_signed): (&Fragment, bool), c: &Fragment) -> Fragment {
-    let a: [[i32; 32]; ROWS] = byte_matrix(a, a_signed, fragment::byte_a);
-    let b: [[i32; 32]; COLUMNS] = byte_matrix(b, b_signed, |lane, i, j| {
+    let a: [[i16; 32]; ROWS] = byte_matrix(a, a_signed, fragment::byte_a);
+    let b: [[i16; 32]; COLUMNS] = byte_matrix(&b[..2], b_signed, |lane, i, j| {
         let (k, column) = fragment::byte_b(lane, i, j);
         (column, k)
     });
     accumulate(c, |row, column, c| {
-        let sum: i32 = a[row].iter().zip(&b[column]).map(|(a, b)| a * b).sum();
+        let sum: i32 = a[row].iter().zip(&b[column]).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
         c.wrapping_add(sum as u32)
     })
 }
 
 /// A result whose every element is a function of its place and of C's element.
+#[inline(always)]
 fn accumulate(c: &Fragment, f: impl Fn(usize, usize, u32) -> u32) -> Fragment {
-    let mut d = c.clone();
+    let mut d = *c;
     for (i, lanes) in d.iter_mut().enumerate() {
         for (lane, register) in lanes.iter_mut().enumerate() {
             let (row, column) = fragment::accumulator(lane, i);
@@ -91,8 +93,8 @@ fn half(register: u32, h: usize) -> f64 {
 }
 
 /// A of f16, `[row][k]`.
-fn dense(a: &Fragment) -> Vec<[f64; 32]> {
-    let mut matrix = vec![[0.0; 32]; ROWS];
+fn dense(a: &Fragment) -> [[f64; 32]; ROWS] {
+    let mut matrix = [[0.0; 32]; ROWS];
     for (i, lanes) in a.iter().enumerate() {
         for (lane, &register) in lanes.iter().enumerate() {
             for h in 0..2 {
@@ -105,9 +107,9 @@ fn dense(a: &Fragment) -> Vec<[f64; 32]> {
 }
 
 /// A with its kept values where the metadata says.
-fn spread(a: &Fragment, sparse: Option<(&[u32; LANES], usize)>) -> Vec<[f64; 32]> {
+fn spread(a: &Fragment, sparse: Option<(&[u32; LANES], usize)>) -> [[f64; 32]; ROWS] {
     let kept = dense(a);
-    let mut matrix = vec![[0.0; 32]; ROWS];
+    let mut matrix = [[0.0; 32]; ROWS];
     let Some((metadata, selector)) = sparse else {
         return matrix;
     };
@@ -126,7 +128,7 @@ fn spread(a: &Fragment, sparse: Option<(&[u32; LANES], usize)>) -> Vec<[f64; 32]
 /// Sums in double precision over `depth` products, rounded once to single precision.
 fn halves(a: &[[f64; 32]], b: &Fragment, depth: usize, c: &Fragment) -> Fragment {
     let mut columns = [[0.0; 32]; COLUMNS];
-    for (i, lanes) in b.iter().enumerate() {
+    for (i, lanes) in b[..depth / 8].iter().enumerate() {
         for (lane, &register) in lanes.iter().enumerate() {
             for h in 0..2 {
                 let (k, column) = fragment::half_b(lane, i, h);

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::ParseError;
 use super::decode::{Names, decode};
-use super::instruction::{Instruction, Op, Register};
+use super::instruction::{Instruction, Op, Register, Special};
 use super::operand::operands;
+use super::scalar::{LANES, Lanes};
 use super::token::{Token, tokens};
 
 /// Contents of a file of PTX.
@@ -25,6 +26,10 @@ pub struct Kernel {
     /// Bytes of each argument.
     pub(super) arguments: Vec<usize>,
     pub(super) registers: usize,
+    /// Its different constants, each for all lanes.
+    pub(super) constants: Vec<Lanes>,
+    /// The coordinates that it reads.
+    pub(super) specials: Vec<Special>,
     pub(super) code: Vec<Instruction>,
     /// Bytes of shared memory that the kernel brings along.
     pub(super) shared: usize,
@@ -55,7 +60,7 @@ impl Module {
         let mut module = Module { version: String::new(), target: String::new(), kernels: Vec::new() };
         let mut names = Names::default();
         while let Some(token) = reader.next() {
-            match token.text.as_str() {
+            match token.text {
                 ".version" => module.version = reader.word()?,
                 ".target" => module.target = reader.word()?,
                 ".address_size" => reader.expect("64")?,
@@ -94,7 +99,7 @@ impl Module {
 
 /// A reader of declarations and statements.
 struct Reader<'a> {
-    tokens: &'a [Token],
+    tokens: &'a [Token<'a>],
     line: usize,
 }
 
@@ -103,7 +108,7 @@ impl<'a> Reader<'a> {
         Err(ParseError { line: self.line, what: what.into() })
     }
 
-    fn next(&mut self) -> Option<&'a Token> {
+    fn next(&mut self) -> Option<&'a Token<'a>> {
         let (first, rest) = self.tokens.split_first()?;
         (self.tokens, self.line) = (rest, first.line);
         Some(first)
@@ -111,7 +116,7 @@ impl<'a> Reader<'a> {
 
     fn word(&mut self) -> Result<String, ParseError> {
         match self.next() {
-            Some(token) => Ok(token.text.clone()),
+            Some(token) => Ok(token.text.to_owned()),
             None => self.error("the text ends too early"),
         }
     }
@@ -137,7 +142,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The tokens up to a semicolon, which is left out.
-    fn statement(&mut self) -> Result<&'a [Token], ParseError> {
+    fn statement(&mut self) -> Result<&'a [Token<'a>], ParseError> {
         let Some(end) = self.tokens.iter().position(|t| t.is(";")) else {
             return self.error("a statement without an end");
         };
@@ -182,6 +187,8 @@ impl<'a> Reader<'a> {
             name: self.word()?,
             arguments: Vec::new(),
             registers: 0,
+            constants: Vec::new(),
+            specials: Vec::new(),
             code: Vec::new(),
             shared: 0,
             threads: None,
@@ -272,6 +279,8 @@ impl<'a> Reader<'a> {
             };
             kernel.code[at].op = Op::Branch(target);
         }
+        kernel.constants = names.constants.take().into_iter().map(|bits| [bits; LANES]).collect();
+        kernel.specials = names.specials.take();
         Ok(())
     }
 
@@ -287,7 +296,7 @@ impl<'a> Reader<'a> {
                 kernel.registers += 1;
             };
             match name {
-                [name] => add(name.text.clone()),
+                [name] => add(name.text.to_owned()),
                 [name, open, count, close] if open.is("<") && close.is(">") => {
                     let Ok(count) = count.text.parse::<usize>() else {
                         return self.error("a number of registers that is none");
@@ -307,13 +316,13 @@ impl<'a> Reader<'a> {
             return self.error("an empty statement");
         };
         self.line = first.line;
-        let text: Vec<&str> = statement.iter().map(|t| t.text.as_str()).collect();
+        let text: Vec<&str> = statement.iter().map(|t| t.text).collect();
         let text = text.join(" ");
         let mut guard = None;
         if first.is("@") {
             let negated = statement.get(1).is_some_and(|t| t.is("!"));
             let at = if negated { 2 } else { 1 };
-            let register = statement.get(at).and_then(|t| names.registers.get(&t.text).copied());
+            let register = statement.get(at).and_then(|t| names.registers.get(t.text).copied());
             let Some(register) = register else {
                 return self.error("a guard that is no register");
             };
@@ -327,7 +336,7 @@ impl<'a> Reader<'a> {
             return self.error(format!("unknown directive '{}'", opcode.text));
         }
         let operands = operands(rest, self.line)?;
-        let (op, jump) = decode(&opcode.text, operands, names).map_err(|what| ParseError { line: self.line, what })?;
+        let (op, jump) = decode(opcode.text, operands, names).map_err(|what| ParseError { line: self.line, what })?;
         let instruction = Instruction { op, guard, line: self.line, text };
         Ok((instruction, jump))
     }

@@ -20,7 +20,7 @@ pub(super) enum Operand {
 
 /// A reader of the tokens of one instruction.
 pub(super) struct Operands<'a> {
-    tokens: &'a [Token],
+    tokens: &'a [Token<'a>],
     line: usize,
 }
 
@@ -47,7 +47,7 @@ impl Operands<'_> {
             return self.error("an instruction ends before its operands do");
         };
         self.tokens = rest;
-        Ok(first.text.clone())
+        Ok(first.text.to_owned())
     }
 
     fn is_next(&self, text: &str) -> bool {

@@ -16,17 +16,22 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    /// That of another thread of the warp.
+    #[inline(always)]
+    pub(super) fn of(self, lane: usize) -> Stamp {
+        Stamp { thread: self.thread + lane as u16, ..self }
+    }
+
     fn warp(self) -> u16 {
         self.thread / 32
     }
 
     /// True if this comes before `later`, whatever the order in which warps take their turns.
     fn is_before(self, later: Stamp) -> bool {
-        self.block == 0
-            || self.block == later.block
-                && (self.epoch < later.epoch
-                    || self.thread == later.thread
-                    || self.warp() == later.warp() && self.turn < later.turn)
+        self.block == later.block
+            && (self.epoch < later.epoch
+                || self.thread == later.thread
+                || self.warp() == later.warp() && self.turn < later.turn)
     }
 }
 
@@ -42,21 +47,30 @@ pub(super) struct Learnt {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment<'a> {
     pub(super) stamp: Stamp,
+    /// Blocks up to this one have ended before the launch began, or are nobody.
+    pub(super) ended: u32,
     pub(super) learnt: &'a [Learnt],
 }
 
 impl From<Stamp> for Moment<'static> {
     /// In a memory that no other block has.
+    #[inline(always)]
     fn from(stamp: Stamp) -> Moment<'static> {
-        Moment { stamp, learnt: &[] }
+        Moment { stamp, ended: 0, learnt: &[] }
     }
 }
 
 impl Moment<'_> {
     /// True if this comes after `earlier`, whatever the order in which warps and blocks take their turns.
+    #[inline(always)]
     fn is_after(&self, earlier: Stamp) -> bool {
+        earlier.block <= self.ended || earlier.is_before(self.stamp) || self.was_told(earlier)
+    }
+
+    /// True if another block has said so.
+    fn was_told(&self, earlier: Stamp) -> bool {
         let told = |l: &Learnt| earlier.is_before(l.given) && l.at.is_before(self.stamp);
-        earlier.is_before(self.stamp) || self.learnt.iter().any(told)
+        self.learnt.iter().any(told)
     }
 }
 
@@ -106,8 +120,6 @@ pub(super) struct Shadow {
     cells: Vec<Cell>,
     /// How many bytes share a history: a dword, until something smaller is used.
     grain: usize,
-    /// Something was read or written since [`Shadow::settle`].
-    touched: bool,
 }
 
 /// Bytes of a dword.
@@ -116,23 +128,42 @@ const DWORD: usize = 4;
 /// Result of an access.
 type Found = Result<(), (Kind, String)>;
 
+/// The most bytes, up to a dword, of which a place and a count are both multiples.
+#[inline(always)]
+fn grain(at: usize, bytes: usize) -> usize {
+    1 << (at | bytes | DWORD).trailing_zeros()
+}
+
 impl Shadow {
     /// Bytes that nobody wrote, or that were there before.
     pub(super) fn new(bytes: usize, full: bool) -> Shadow {
         let state = if full { ByteState::Full } else { ByteState::Empty };
         let cell = Cell { state, ..Cell::default() };
-        let grain = if bytes.is_multiple_of(DWORD) { DWORD } else { 1 };
-        Shadow { cells: vec![cell; bytes / grain], grain, touched: false }
+        let grain = grain(0, bytes);
+        Shadow { cells: vec![cell; bytes / grain], grain }
     }
 
-    /// The histories of some bytes.
-    fn cells(&mut self, at: usize, bytes: usize) -> &mut [Cell] {
-        self.touched = true;
-        if self.grain > 1 && (!at.is_multiple_of(DWORD) || !bytes.is_multiple_of(DWORD)) {
-            let each = self.cells.iter().flat_map(|&cell| [cell; DWORD]);
-            (self.cells, self.grain) = (each.collect(), 1);
+    /// Nobody has written any byte.
+    pub(super) fn clear(&mut self) {
+        self.cells.fill(Cell::default());
+    }
+
+    /// The histories of some bytes, and how many bytes have one.
+    #[inline(always)]
+    fn cells(&mut self, at: usize, bytes: usize) -> (&mut [Cell], usize) {
+        let grain = grain(at, bytes);
+        if grain < self.grain {
+            self.split(grain);
         }
-        &mut self.cells[at / self.grain..(at + bytes) / self.grain]
+        let shift = self.grain.trailing_zeros();
+        (&mut self.cells[at >> shift..(at + bytes) >> shift], self.grain)
+    }
+
+    /// Gives fewer bytes a history of their own.
+    #[cold]
+    fn split(&mut self, grain: usize) {
+        let each = self.cells.iter().flat_map(|&cell| std::iter::repeat_n(cell, self.grain / grain));
+        (self.cells, self.grain) = (each.collect(), grain);
     }
 
     /// The first byte that nobody wrote.
@@ -150,53 +181,31 @@ impl Shadow {
 
     /// Counts some bytes as written before anything that follows.
     pub(super) fn fill(&mut self, at: usize, bytes: usize) {
-        for cell in self.cells(at, bytes) {
+        for cell in self.cells(at, bytes).0 {
             *cell = Cell { state: ByteState::Full, ..Cell::default() };
         }
     }
 
     /// Bytes were copied from a place to another one, and count there as they do here.
     pub(super) fn copy(&mut self, from: usize, to: usize, bytes: usize) {
-        let copied = self.cells(from, bytes).to_vec();
-        // The second look may find histories of single bytes, where the first one found those of dwords.
-        let each = bytes / copied.len().max(1);
-        let cells = self.cells(to, bytes);
-        let grain = bytes / cells.len().max(1);
+        let (copied, each) = self.cells(from, bytes);
+        let copied = copied.to_vec();
+        // The second look may find histories of fewer bytes than the first one.
+        let (cells, grain) = self.cells(to, bytes);
         for (i, cell) in cells.iter_mut().enumerate() {
-            *cell = Cell { state: copied[i * grain / each.max(1)].state, ..Cell::default() };
-        }
-    }
-
-    /// Forgets who read and wrote; what was written stays written. The end of a launch orders everything.
-    pub(super) fn settle(&mut self) {
-        if !std::mem::take(&mut self.touched) {
-            return;
-        }
-        for cell in &mut self.cells {
-            *cell = Cell { state: cell.state, ..Cell::default() };
+            *cell = Cell { state: copied[i * grain / each].state, ..Cell::default() };
         }
     }
 
     /// A thread reads.
+    #[inline(always)]
     pub(super) fn read<'a>(&mut self, at: usize, bytes: usize, moment: impl Into<Moment<'a>>) -> Found {
         let moment = moment.into();
         let now = moment.stamp;
-        let cells = self.cells(at, bytes);
-        let grain = bytes / cells.len().max(1);
+        let (cells, grain) = self.cells(at, bytes);
         for (i, cell) in cells.iter_mut().enumerate() {
-            let byte = at + i * grain;
-            match cell.state {
-                ByteState::Full => {}
-                ByteState::Empty => {
-                    return Err((Kind::Uninitialised, format!("byte {byte} was not written")));
-                }
-                ByteState::InFlight => {
-                    let what = format!("a copy into byte {byte} was not waited for");
-                    return Err((Kind::InFlight, what));
-                }
-            }
-            if !moment.is_after(cell.write) {
-                return Err(race(byte, "read", "written", cell.write, now));
+            if cell.state != ByteState::Full || !moment.is_after(cell.write) {
+                return Err(unreadable(*cell, at + i * grain, moment));
             }
             let concurrent = cell.read.block == now.block && cell.read.epoch == now.epoch && now.block != 0;
             if !concurrent {
@@ -215,23 +224,16 @@ impl Shadow {
     }
 
     /// A thread writes, at once or when a copy arrives.
+    #[inline(always)]
     fn overwrite(&mut self, at: usize, bytes: usize, moment: Moment, state: ByteState) -> Found {
-        let now = moment.stamp;
-        let cells = self.cells(at, bytes);
-        let grain = bytes / cells.len().max(1);
+        let write = moment.stamp;
+        let (cells, grain) = self.cells(at, bytes);
         for (i, cell) in cells.iter_mut().enumerate() {
-            let byte = at + i * grain;
-            if cell.state == ByteState::InFlight {
-                let what = format!("byte {} is written while a copy into it is under way", at + i);
-                return Err((Kind::Race, what));
+            let copied = cell.state == ByteState::InFlight;
+            if copied || !moment.is_after(cell.write) || !cell.reads_are_before(moment) {
+                return Err(not_writable(*cell, at + i * grain, moment));
             }
-            if !moment.is_after(cell.write) {
-                return Err(race(byte, "written", "written", cell.write, now));
-            }
-            if !cell.reads_are_before(moment) {
-                return Err(race(byte, "written", "read", cell.read, now));
-            }
-            *cell = Cell { state, write: now, ..Cell::default() };
+            *cell = Cell { state, write, ..Cell::default() };
         }
         Ok(())
     }
@@ -244,11 +246,12 @@ impl Shadow {
     /// A thread applies an atomic operation: a read and a write, which nothing has to order among other atomic
     /// operations.
     pub(super) fn update(&mut self, at: usize, bytes: usize, moment: Moment) -> Found {
-        if self.cells(at, bytes).iter().any(|cell| !cell.atomic) {
+        let ordered = |cell: &Cell| cell.atomic && cell.write.block > moment.ended;
+        if !self.cells(at, bytes).0.iter().all(ordered) {
             self.read(at, bytes, moment)?;
             self.overwrite(at, bytes, moment, ByteState::Full)?;
         }
-        for cell in self.cells(at, bytes) {
+        for cell in self.cells(at, bytes).0 {
             (cell.write, cell.atomic) = (moment.stamp, true);
         }
         Ok(())
@@ -261,15 +264,40 @@ impl Shadow {
 
     /// A thread has waited for its copy: for others it is written now.
     pub(super) fn end_copy(&mut self, at: usize, bytes: usize, now: Stamp) {
-        for cell in self.cells(at, bytes) {
+        for cell in self.cells(at, bytes).0 {
             (cell.state, cell.write) = (ByteState::Full, now);
         }
     }
 }
 
-fn race(byte: usize, now: &str, before: &str, other: Stamp, stamp: Stamp) -> (Kind, String) {
-    let place =
-        if other.block == stamp.block { String::new() } else { format!(" of block number {}", other.block - 1) };
+/// The fault of a read of a cell, that of a byte.
+#[cold]
+fn unreadable(cell: Cell, byte: usize, moment: Moment) -> (Kind, String) {
+    match cell.state {
+        ByteState::Full => race(byte, "read", "written", cell.write, moment),
+        ByteState::Empty => (Kind::Uninitialised, format!("byte {byte} was not written")),
+        ByteState::InFlight => (Kind::InFlight, format!("a copy into byte {byte} was not waited for")),
+    }
+}
+
+/// The same of a write.
+#[cold]
+fn not_writable(cell: Cell, byte: usize, moment: Moment) -> (Kind, String) {
+    if cell.state == ByteState::InFlight {
+        return (Kind::Race, format!("byte {byte} is written while a copy into it is under way"));
+    }
+    if !moment.is_after(cell.write) {
+        return race(byte, "written", "written", cell.write, moment);
+    }
+    race(byte, "written", "read", cell.read, moment)
+}
+
+fn race(byte: usize, now: &str, before: &str, other: Stamp, moment: Moment) -> (Kind, String) {
+    let place = if other.block == moment.stamp.block {
+        String::new()
+    } else {
+        format!(" of block number {}", other.block - 1 - moment.ended)
+    };
     let what =
         format!("byte {byte} is {now} and was {before} by thread {}{place} with no barrier between", other.thread);
     (Kind::Race, what)

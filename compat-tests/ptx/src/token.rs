@@ -3,20 +3,20 @@
 use super::ParseError;
 
 /// A word (names, opcodes with their modifiers, numbers) or a mark of one character, and the line it stands in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Token {
-    pub(super) text: String,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
     pub(super) line: usize,
 }
 
-impl Token {
+impl Token<'_> {
     pub(super) fn is(&self, text: &str) -> bool {
         self.text == text
     }
 }
 
 /// Takes a text apart; comments are left out.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ParseError> {
+pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut all = Vec::new();
     let mut commented = false;
     for (number, line) in text.lines().enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ParseError> {
             } else {
                 let length = token(rest)
                     .ok_or_else(|| ParseError { line: number + 1, what: format!("'{first}' is no part of PTX") })?;
-                all.push(Token { text: rest[..length].to_owned(), line: number + 1 });
+                all.push(Token { text: &rest[..length], line: number + 1 });
                 rest = &rest[length..];
             }
         }

@@ -6,7 +6,7 @@ use super::launch::{Coordinates, Report};
 use super::memory::Memory;
 use super::module::Kernel;
 use super::order::Order;
-pub(super) use super::scalar::{LANES, Lanes};
+pub(super) use super::scalar::{LANES, Lanes, each};
 use super::shadow::Stamp;
 use super::shared::{Copies, Shared};
 
@@ -38,9 +38,13 @@ pub(super) struct Warp<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) number: usize,
     pub(super) state: WarpState,
-    registers: Vec<[u64; LANES]>,
+    registers: Vec<Lanes>,
     /// The lanes in which each register was written.
     written: Vec<u32>,
+    /// The coordinates that the kernel reads.
+    specials: Vec<Lanes>,
+    /// The instruction that was executed last.
+    last: usize,
     /// Where all lanes stand that have not ended, or nothing while they are apart.
     place: Option<usize>,
     /// Where each lane stands while they are apart.
@@ -53,28 +57,38 @@ pub(super) struct Warp<'k> {
     pub(super) copies: Vec<Copies>,
 }
 
-/// The numbers of the lanes in a mask.
-pub(super) fn each(mask: u32) -> impl Iterator<Item = usize> {
-    (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
-}
-
 impl<'k> Warp<'k> {
-    /// A warp of the first `lanes` lanes, at the kernel's beginning.
+    /// A warp of the first `lanes` lanes, which has to begin a block.
     pub(super) fn new(kernel: &'k Kernel, number: usize, lanes: usize) -> Warp<'k> {
-        let lanes = u32::MAX >> (LANES - lanes);
         Warp {
             kernel,
             number,
-            state: WarpState::Ready,
+            state: WarpState::Ended,
             registers: vec![[0; LANES]; kernel.registers],
             written: vec![0; kernel.registers],
-            place: Some(0),
+            specials: Vec::new(),
+            last: 0,
+            place: None,
             places: [0; LANES],
-            lanes,
-            alive: lanes,
+            lanes: u32::MAX >> (LANES - lanes),
+            alive: 0,
             turn: 0,
             copies: (0..LANES).map(|_| Copies::default()).collect(),
         }
+    }
+
+    /// Goes to the kernel's beginning in a block, with nothing left of an earlier one.
+    pub(super) fn begin(&mut self, at: &Coordinates) {
+        self.state = WarpState::Ready;
+        self.written.fill(0);
+        self.specials.clear();
+        for &special in &self.kernel.specials {
+            self.specials.push(std::array::from_fn(|lane| self.special(special, lane, at)));
+        }
+        self.place = Some(0);
+        self.alive = self.lanes;
+        self.turn = 0;
+        self.copies.iter_mut().for_each(Copies::clear);
     }
 
     /// The instruction that is next, and the lanes that execute it: those that are furthest behind.
@@ -90,9 +104,9 @@ impl<'k> Warp<'k> {
         Some((place, there.fold(0, |mask, lane| mask | 1 << lane)))
     }
 
-    /// The instruction that is next.
-    pub(super) fn next(&self) -> Option<&'k Instruction> {
-        self.kernel.code.get(self.front()?.0)
+    /// The instruction that was executed last.
+    pub(super) fn last(&self) -> Option<&'k Instruction> {
+        self.kernel.code.get(self.last)
     }
 
     /// Lets lanes go on: those of `jumping` at `target`, the others of `active` behind the instruction at `place`.
@@ -118,9 +132,10 @@ impl<'k> Warp<'k> {
         self.place = first.filter(|&first| all.all(|place| place == first));
     }
 
+    #[inline(always)]
     pub(super) fn stamp(&self, around: &Surroundings, lane: usize) -> Stamp {
         Stamp {
-            block: around.at.number + 1,
+            block: around.at.earlier + around.at.number + 1,
             epoch: around.epoch,
             turn: self.turn,
             thread: (LANES * self.number + lane) as u16,
@@ -133,19 +148,16 @@ impl<'k> Warp<'k> {
             self.state = WarpState::Ended;
             return Ok(());
         };
+        self.last = place;
         let Some(instruction) = self.kernel.code.get(place) else {
             let what = "the kernel ends without a return";
             return Err(Trouble::new(Kind::Launch, 0, what));
         };
         let mut mask = active;
         if let Some((register, negated)) = instruction.guard {
-            let mut room = [0; LANES];
-            let holds = self.value(&Source::Register(register), active, around.at, &mut room)?;
-            for lane in each(active) {
-                if (holds[lane] == 1) == negated {
-                    mask &= !(1 << lane);
-                }
-            }
+            let holds = self.value(&Source::Register(register), active)?;
+            let bits = holds.iter().rev().fold(0, |bits, &holds| bits << 1 | u32::from(holds == 1));
+            mask &= if negated { !bits } else { bits };
         }
         around.report.count(place);
         if let Op::Branch(target) = instruction.op {
@@ -192,11 +204,11 @@ impl<'k> Warp<'k> {
     fn execute(&mut self, op: &Op, mask: u32, around: &mut Surroundings) -> Result<(), Trouble> {
         match op {
             Op::Scalar { f, to, from } => {
-                let (mut rooms, mut results) = ([[0; LANES]; 4], [0; LANES]);
                 let mut values: [&Lanes; 4] = [&[0; LANES]; 4];
-                for ((values, room), source) in values.iter_mut().zip(&mut rooms).zip(from) {
-                    *values = self.value(source, mask, around.at, room)?;
+                for (value, source) in values.iter_mut().zip(from) {
+                    *value = self.value(source, mask)?;
                 }
+                let mut results = [0; LANES];
                 f(values, &mut results);
                 self.put(*to, mask, &results);
                 Ok(())
@@ -204,7 +216,7 @@ impl<'k> Warp<'k> {
             Op::Join { to, from, bits } => {
                 let mut results = [0; LANES];
                 for (i, part) in from.iter().enumerate() {
-                    let parts = self.operand(part, mask, around.at)?;
+                    let parts = self.value(part, mask)?;
                     for (result, part) in results.iter_mut().zip(parts) {
                         *result |= (part & (u64::MAX >> (64 - bits))) << (i * bits);
                     }
@@ -213,12 +225,12 @@ impl<'k> Warp<'k> {
                 Ok(())
             }
             Op::Part { to, from, bits } => {
-                let values = self.operand(from, mask, around.at)?;
+                let values = *self.value(from, mask)?;
                 for (i, to) in to.iter().enumerate() {
-                    let part = values.map(|v| v >> (i * bits) & (u64::MAX >> (64 - bits)));
-                    if let Some(to) = to {
-                        self.put(*to, mask, &part);
-                    }
+                    let Some(to) = to else { continue };
+                    let mut part = values;
+                    part.iter_mut().for_each(|v| *v = *v >> (i * bits) & (u64::MAX >> (64 - bits)));
+                    self.put(*to, mask, &part);
                 }
                 Ok(())
             }
@@ -232,7 +244,7 @@ impl<'k> Warp<'k> {
             }
             Op::Load { space, word, to, at } => self.load((*space, *word), to, at, mask, around),
             Op::Store { space, word, from, at } => self.store((*space, *word), from, at, mask, around),
-            Op::Copy { bytes, to, from, read } => self.copy(*bytes, (to, from), *read, mask, around),
+            Op::Copy { bytes, to, from, read } => self.copy(*bytes, (to, from), read, mask, around),
             Op::Commit => {
                 each(mask).for_each(|lane| self.copies[lane].commit());
                 Ok(())
@@ -263,33 +275,20 @@ impl<'k> Warp<'k> {
     }
 
     /// An operand of all lanes; that of each lane of the mask is known.
-    pub(super) fn operand(&self, source: &Source, mask: u32, at: &Coordinates) -> Result<Lanes, Trouble> {
-        self.value(source, mask, at, &mut [0; LANES]).copied()
-    }
-
-    /// The same where it is; what is in no register, in `room`.
-    fn value<'a>(
-        &'a self,
-        source: &Source,
-        mask: u32,
-        at: &Coordinates,
-        room: &'a mut Lanes,
-    ) -> Result<&'a Lanes, Trouble> {
+    #[inline(always)]
+    pub(super) fn value(&self, source: &Source, mask: u32) -> Result<&Lanes, Trouble> {
         match *source {
             Source::Register(register) => {
                 let open = mask & !self.written[register];
                 if open != 0 {
                     let lane = open.trailing_zeros() as usize;
-                    let what = "a register that was not written";
-                    return Err(Trouble::new(Kind::Uninitialised, lane, what));
+                    return Err(Trouble::new(Kind::Uninitialised, lane, "a register that was not written"));
                 }
-                return Ok(&self.registers[register]);
+                Ok(&self.registers[register])
             }
-            Source::Constant(bits) => *room = [bits; LANES],
-            Source::Dynamic => *room = [at.dynamic; LANES],
-            Source::Special(special) => *room = std::array::from_fn(|lane| self.special(special, lane, at)),
+            Source::Constant(number) => Ok(&self.kernel.constants[number]),
+            Source::Special(number) => Ok(&self.specials[number]),
         }
-        Ok(room)
     }
 
     /// A coordinate of a lane.
@@ -304,11 +303,13 @@ impl<'k> Warp<'k> {
             Special::Block(axis) => at.block[axis].into(),
             Special::Blocks(axis) => at.blocks[axis].into(),
             Special::Lane => lane as u64,
+            Special::Dynamic => at.dynamic,
         }
     }
 
     /// Writes a register in the lanes of a mask.
-    pub(super) fn put(&mut self, to: Register, mask: u32, values: &[u64; LANES]) {
+    #[inline(always)]
+    pub(super) fn put(&mut self, to: Register, mask: u32, values: &Lanes) {
         let register = &mut self.registers[to];
         if mask == u32::MAX {
             *register = *values;

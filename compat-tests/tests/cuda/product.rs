@@ -1,26 +1,16 @@
 //! A matrix product: weights and activations in the bytes of their types, what the definition makes of them, and what
 //! the emulator makes of the plan's kernels.
 
-use std::sync::OnceLock;
-
 use trine_compat_tests::inputs::Rng;
-use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report, Schedule};
+use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report, Schedule, checked_in};
 use trine_cuda::pack::activations::{self, Activations};
 use trine_cuda::pack::rows::{self, TiledRows};
 use trine_cuda::plan::{self, Plan, Split};
-use trine_cuda::ptx::ALL;
 use trine_formats::types::TypeId;
 
-/// The parsed modules, by their names.
-fn modules() -> &'static [(&'static str, Module)] {
-    static MODULES: OnceLock<Vec<(&str, Module)>> = OnceLock::new();
-    MODULES.get_or_init(|| ALL.iter().map(|text| (text.name, Module::parse(text.text()).expect("PTX"))).collect())
-}
-
-/// The module of a name.
+/// The checked-in module of a name.
 pub fn module(name: &str) -> &'static Module {
-    let (_, module) = modules().iter().find(|(n, _)| *n == name).expect("a module");
-    module
+    checked_in(name).expect("PTX")
 }
 
 /// A product of weights with block scales.

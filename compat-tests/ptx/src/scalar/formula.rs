@@ -5,6 +5,25 @@ pub(in super::super) const LANES: usize = 32;
 /// A value for each lane of a warp.
 pub(in super::super) type Lanes = [u64; LANES];
 
+/// The numbers of the lanes in a mask.
+pub(in super::super) fn each(mask: u32) -> Each {
+    Each(mask)
+}
+
+/// Those that are still to come.
+pub(in super::super) struct Each(u32);
+
+impl Iterator for Each {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let lane = self.0.trailing_zeros() as usize;
+        self.0 &= self.0.wrapping_sub(1);
+        (lane < LANES).then_some(lane)
+    }
+}
+
 /// The formula of an instruction: up to four operands to a result, for all lanes at once.
 pub(in super::super) type Scalar = fn([&Lanes; 4], &mut Lanes);
 

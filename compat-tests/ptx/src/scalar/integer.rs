@@ -147,24 +147,38 @@ fn bits(opcode: &str) -> Option<(usize, Scalar)> {
     }
 }
 
-/// Any function of three bits, given as a table of eight.
+/// Any function of three bits, given as a table of eight: as a sum without carries of products of its bits.
+#[inline(always)]
 fn lop3(a: u32, b: u32, c: u32, table: u32) -> u32 {
-    let rows = (0..8u32).filter(|row| table >> row & 1 == 1);
-    rows.fold(0, |result, row| {
-        let of = |bit: u32, x: u32| if row >> bit & 1 == 1 { x } else { !x };
-        result | of(2, a) & of(1, b) & of(0, c)
-    })
+    // Bit `i` of the table is the function where a, b and c are the bits of i; how often a product of some of them
+    // counts is the sum of the table over all parts of these.
+    let mut counts = table;
+    counts ^= counts << 1 & 0xaa;
+    counts ^= counts << 2 & 0xcc;
+    counts ^= counts << 4 & 0xf0;
+    let with = |bit: u32, product: u32| product & 0u32.wrapping_sub(counts >> bit & 1);
+    let bc = b & c;
+    with(0, u32::MAX)
+        ^ with(1, c)
+        ^ with(2, b)
+        ^ with(3, bc)
+        ^ with(4, a)
+        ^ with(5, a & c)
+        ^ with(6, a & b)
+        ^ with(7, a & bc)
 }
 
 /// Four bytes chosen from eight; a nibble with its highest bit set gives the byte's sign eight times.
+#[inline(always)]
 fn permute(a: u32, b: u32, choice: u32) -> u32 {
-    let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
+    let bytes = u64::from(b) << 32 | u64::from(a);
     let pick = |i: u32| {
         let nibble = choice >> (4 * i) & 15;
-        let byte = bytes[nibble as usize & 7];
-        if nibble & 8 == 0 { byte } else { ((byte as i8) >> 7) as u8 }
+        let byte = (bytes >> (8 * (nibble & 7))) as u8;
+        let sign = 0u32.wrapping_sub(u32::from(byte >> 7)) & 255;
+        (if nibble & 8 == 0 { u32::from(byte) } else { sign }) << (8 * i)
     };
-    u32::from_le_bytes([pick(0), pick(1), pick(2), pick(3)])
+    pick(0) | pick(1) | pick(2) | pick(3)
 }
 
 fn compare(opcode: &str) -> Option<(usize, Scalar)> {

@@ -8,7 +8,7 @@ mod float;
 mod formula;
 mod integer;
 
-pub(super) use formula::{LANES, Lanes, Scalar};
+pub(super) use formula::{LANES, Lanes, Scalar, each};
 use formula::{four, one, three, two};
 
 /// The number of operands and the formula of an opcode, or `None` when the emulator has none.

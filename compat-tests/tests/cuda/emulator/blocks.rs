@@ -105,3 +105,75 @@ fn lanes_add_one_after_the_other() {
     }
     assert_eq!(device.bytes(sum), expected.to_le_bytes());
 }
+
+#[test]
+fn nothing_is_left_of_an_earlier_block() {
+    // Only the first block to run writes a register, shared memory, or begins a copy.
+    let uses = [
+        ("@%p1 mov.u32 %r5, 1;\nadd.s32 %r6, %r5, 1;", Kind::Uninitialised),
+        ("@%p1 st.shared.u32 [%r10], %r1;\nld.shared.u32 %r6, [%r10];", Kind::Uninitialised),
+        (
+            "@%p1 cp.async.ca.shared.global [%r10], [%rd1], 4;\ncp.async.wait_all;\nld.shared.u32 %r6, [%r10];",
+            Kind::Uninitialised,
+        ),
+    ];
+    for (body, kind) in uses {
+        let body = format!(
+            "ld.param.u64 %rd1, [a0];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r10, s;\nsetp.eq.s32 %p1, %r1, 0;\n{body}\nret;"
+        );
+        let module = module(&["u64"], 16, &body);
+        let run = |blocks: u32| {
+            let mut device = Device::new();
+            let arguments = [Argument::Buffer(device.constant(vec![0; 4]))];
+            // One thread, so that none is in another's way.
+            let launch =
+                Launch { blocks: [blocks, 1, 1], threads: [1, 1, 1], arguments: &arguments, ..Launch::default() };
+            device.launch(&module, "k", &launch)
+        };
+        run(1).unwrap_or_else(|e| panic!("{e}"));
+        let fault = run(2).expect_err("what the first block has left");
+        assert_eq!((fault.kind, fault.block), (kind, [1, 0, 0]), "{fault}");
+    }
+}
+
+#[test]
+fn a_launch_comes_after_all_before_it_and_its_blocks_are_counted_from_zero() {
+    // Every block writes the same word.
+    let body = "ld.param.u64 %rd1, [a0];\nmov.u32 %r1, %ctaid.x;\nst.global.u32 [%rd1], %r1;\nret;";
+    let store = module(&["u64"], 16, body);
+    let body = "ld.param.u64 %rd1, [a0];\natom.global.add.u32 %r1, [%rd1], 1;\nret;";
+    let add = module(&["u64"], 16, body);
+    let mut device = Device::new();
+    let word = device.variable(vec![0; 4]);
+    let mut run = |module, blocks: u32| {
+        let arguments = [Argument::Buffer(word)];
+        let launch = Launch { blocks: [blocks, 1, 1], threads: [1, 1, 1], arguments: &arguments, ..Launch::default() };
+        device.launch(module, "k", &launch)
+    };
+    for module in [&store, &add, &add, &store, &store] {
+        run(module, 1).unwrap_or_else(|e| panic!("{e}"));
+    }
+    let fault = run(&store, 3).expect_err("a race");
+    assert!(fault.kind == Kind::Race && fault.block == [1, 0, 0], "{fault}");
+    assert!(fault.what.contains("thread 0 of block number 0 "), "{fault}");
+}
+
+#[test]
+fn an_atomic_operation_of_an_earlier_launch_orders_nothing() {
+    // The first block to run stores, the second one adds.
+    let body = "ld.param.u64 %rd1, [a0];\nmov.u32 %r1, %ctaid.x;\nsetp.eq.s32 %p1, %r1, 0;\n\
+                @%p1 st.global.u32 [%rd1], %r1;\n@!%p1 atom.global.add.u32 %r1, [%rd1], 1;\nret;";
+    let both = module(&["u64"], 16, body);
+    let body = "ld.param.u64 %rd1, [a0];\natom.global.add.u32 %r1, [%rd1], 1;\nret;";
+    let add = module(&["u64"], 16, body);
+    let mut device = Device::new();
+    let word = device.variable(vec![0; 4]);
+    let mut run = |module| {
+        let arguments = [Argument::Buffer(word)];
+        let launch = Launch { blocks: [2, 1, 1], threads: [1, 1, 1], arguments: &arguments, ..Launch::default() };
+        device.launch(module, "k", &launch)
+    };
+    run(&add).unwrap_or_else(|e| panic!("{e}"));
+    let fault = run(&both).expect_err("a race");
+    assert_eq!((fault.kind, fault.block), (Kind::Race, [1, 0, 0]), "{fault}");
+}

@@ -160,9 +160,9 @@ fn a_launch_comes_after_all_before_it_and_its_blocks_are_counted_from_zero() {
 
 #[test]
 fn an_atomic_operation_of_an_earlier_launch_orders_nothing() {
-    // The first block to run stores, the second one adds.
+    // The first block to run reads, the second one adds.
     let body = "ld.param.u64 %rd1, [a0];\nmov.u32 %r1, %ctaid.x;\nsetp.eq.s32 %p1, %r1, 0;\n\
-                @%p1 st.global.u32 [%rd1], %r1;\n@!%p1 atom.global.add.u32 %r1, [%rd1], 1;\nret;";
+                @%p1 ld.global.u32 %r2, [%rd1];\n@!%p1 atom.global.add.u32 %r1, [%rd1], 1;\nret;";
     let both = module(&["u64"], 16, body);
     let body = "ld.param.u64 %rd1, [a0];\natom.global.add.u32 %r1, [%rd1], 1;\nret;";
     let add = module(&["u64"], 16, body);

@@ -247,7 +247,12 @@ impl Shadow {
     /// operations.
     pub(super) fn update(&mut self, at: usize, bytes: usize, moment: Moment) -> Found {
         let ordered = |cell: &Cell| cell.atomic && cell.write.block > moment.ended;
-        if !self.cells(at, bytes).0.iter().all(ordered) {
+        let (cells, grain) = self.cells(at, bytes);
+        if !cells.iter().all(ordered) {
+            // Its own read would take the place of those before it.
+            if let Some(i) = cells.iter().position(|cell| !cell.reads_are_before(moment)) {
+                return Err(not_writable(cells[i], at + i * grain, moment));
+            }
             self.read(at, bytes, moment)?;
             self.overwrite(at, bytes, moment, ByteState::Full)?;
         }

@@ -159,21 +159,28 @@ fn a_launch_comes_after_all_before_it_and_its_blocks_are_counted_from_zero() {
 }
 
 #[test]
-fn an_atomic_operation_of_an_earlier_launch_orders_nothing() {
-    // The first block to run reads, the second one adds.
-    let body = "ld.param.u64 %rd1, [a0];\nmov.u32 %r1, %ctaid.x;\nsetp.eq.s32 %p1, %r1, 0;\n\
-                @%p1 ld.global.u32 %r2, [%rd1];\n@!%p1 atom.global.add.u32 %r1, [%rd1], 1;\nret;";
-    let both = module(&["u64"], 16, body);
-    let body = "ld.param.u64 %rd1, [a0];\natom.global.add.u32 %r1, [%rd1], 1;\nret;";
-    let add = module(&["u64"], 16, body);
-    let mut device = Device::new();
-    let word = device.variable(vec![0; 4]);
-    let mut run = |module| {
-        let arguments = [Argument::Buffer(word)];
-        let launch = Launch { blocks: [2, 1, 1], threads: [1, 1, 1], arguments: &arguments, ..Launch::default() };
-        device.launch(module, "k", &launch)
-    };
-    run(&add).unwrap_or_else(|e| panic!("{e}"));
-    let fault = run(&both).expect_err("a race");
-    assert_eq!((fault.kind, fault.block), (Kind::Race, [1, 0, 0]), "{fault}");
+fn a_read_before_an_atomic_operation_has_to_be_ordered() {
+    // The first block, or the first thread, reads and the second one adds; an earlier launch has added too.
+    for (place, blocks, threads) in [("%ctaid.x", 2, 1), ("%tid.x", 1, 2)] {
+        let body = format!(
+            "ld.param.u64 %rd1, [a0];\nmov.u32 %r1, {place};\nsetp.eq.s32 %p1, %r1, 0;\n\
+             @%p1 ld.global.u32 %r2, [%rd1];\n@!%p1 atom.global.add.u32 %r1, [%rd1], 1;\nret;"
+        );
+        let both = module(&["u64"], 16, &body);
+        let add = module(&["u64"], 16, "ld.param.u64 %rd1, [a0];\natom.global.add.u32 %r1, [%rd1], 1;\nret;");
+        let mut device = Device::new();
+        let word = device.variable(vec![0; 4]);
+        let mut run = |module| {
+            let arguments = [Argument::Buffer(word)];
+            let (blocks, threads) = ([blocks, 1, 1], [threads, 1, 1]);
+            device.launch(module, "k", &Launch { blocks, threads, arguments: &arguments, ..Launch::default() })
+        };
+        run(&add).unwrap_or_else(|e| panic!("{e}"));
+        let fault = run(&both).expect_err("a race");
+        assert_eq!(
+            (fault.kind, fault.block, fault.thread),
+            (Kind::Race, [blocks - 1, 0, 0], threads as usize - 1),
+            "{fault}"
+        );
+    }
 }

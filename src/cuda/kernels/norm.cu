@@ -1,5 +1,5 @@
 // Norms of rows, and the sums and products of single elements between products of matrices.
-#include "sums.cuh"
+#include "quantize.cuh"
 
 constexpr int THREADS = 256;
 
@@ -63,6 +63,65 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
   for (int i = threadIdx.x; i < n; i += THREADS)
     out[i] = __fmul_rn(__fmul_rn(x[i], r), gains[i]);
+}
+
+// A row behind its norm.
+struct Normed {
+  const float *x, *gains;
+  float r;
+  INLINE float operator()(int i) const { return __fmul_rn(__fmul_rn(x[i], r), gains[i]); }
+};
+
+// Rules of the kernels below: y is added to x first; the row is written too.
+constexpr int ADDS = 1, KEEPS = 2;
+
+// The factor r of a token's row, of x or of x += y. Nothing is read of one that is not there.
+INLINE float factor_of_row(Exchange<THREADS> &shared, float *x, const float *y, const float *gains, float *out, float eps, int n,
+                           int token, int tokens, int rules) {
+  const u64 at = (u64)token * n;
+  if (token >= tokens)
+    return 0.0f;
+  if (rules & ADDS) {
+    for (int i = threadIdx.x; i < n; i += THREADS)
+      x[at + i] = __fadd_rn(x[at + i], y[at + i]);
+    __syncthreads();
+  }
+  const float mean = mean_of_squares(shared, x + at, n);
+  const float r = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
+  if (rules & KEEPS)
+    for (int i = threadIdx.x; i < n; i += THREADS)
+      out[at + i] = __fmul_rn(__fmul_rn(x[at + i], r), gains[i]);
+  return r;
+}
+
+// rms_norm or add_rms_norm and the quantizer behind it: a block of threads for each token, whose warps take 256 columns in turn.
+// Tokens that fill up the last eight have a block too.
+#define NORM_ARGUMENTS                                                                                                                       \
+  float *x, const float *y, const float *gains, float *out, float eps, u32 *quants, float *scales, int *sums
+
+extern "C" __global__ void __launch_bounds__(THREADS) norm_q8_k(NORM_ARGUMENTS, int n, int tokens, int rules) {
+  __shared__ Exchange<THREADS> shared;
+  const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);
+  const Normed row = {x + (u64)blockIdx.x * n, gains, r};
+  const Quantized to = {quants, scales, sums, n, tokens};
+  for (int group = threadIdx.x / 32; group < to.groups(); group += THREADS / 32)
+    write_q8_k(to, row, group, blockIdx.x);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) norm_q8_0(NORM_ARGUMENTS, int n, int tokens, int rules) {
+  __shared__ Exchange<THREADS> shared;
+  const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);
+  const Normed row = {x + (u64)blockIdx.x * n, gains, r};
+  const Quantized to = {quants, scales, sums, n, tokens};
+  for (int group = threadIdx.x / 32; group < to.groups(); group += THREADS / 32)
+    write_q8_0(to, row, group, blockIdx.x);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) norm_bytes(NORM_ARGUMENTS, int floored, int n, int tokens, int rules) {
+  __shared__ Exchange<THREADS> shared;
+  const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);
+  const Normed row = {x + (u64)blockIdx.x * n, gains, r};
+  write_bytes<THREADS>(shared, Quantized{quants, scales, sums, n, tokens}, row, blockIdx.x, floored);
 }
 
 // A sum of floats in double precision and in their order, rounded; `mine` are those of a thread added up, `size` their magnitudes.

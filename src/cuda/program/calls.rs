@@ -203,6 +203,7 @@ impl Pass<'_> {
                 let blocks = [self.rows(x), 1];
                 self.launch((NORM, "add_rms_norm"), blocks, (ELEMENTS, 0), operands)
             }
+            Operation::NormQuantize(fused) => self.norm_quantize(&fused),
             Operation::Add { to, from } => self.each((NORM, "add"), to, vec![self.at(to), self.at(from)]),
             Operation::AddRow { to, row } => {
                 let n = int(self.value(to).columns);

@@ -12,6 +12,7 @@ mod calls_experts;
 mod calls_recurrent;
 mod few;
 mod functions;
+mod fused;
 mod launches;
 mod matrix;
 mod memory;

@@ -3,6 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::few::{Between, Whole};
+use super::fused::NormQuantize;
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
 use super::recurrent::Recurrent;
@@ -125,6 +126,8 @@ pub(super) enum Operation {
         eps: f32,
         to: usize,
     },
+    /// A norm and the quantizer of what it gives.
+    NormQuantize(NormQuantize),
     Add {
         to: usize,
         from: usize,
@@ -341,6 +344,7 @@ impl Operation {
             }
             Operation::OfChosen { to, chosen, .. } => all(&[*to, *chosen]),
             Operation::ScaleByGate { x, gates, .. } => all(&[*x, *gates]),
+            Operation::NormQuantize(fused) => fused.values(f),
             Operation::Recurrent(recurrent) => recurrent.values(f),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {
                 all(&[*gate]);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::fused::fuse;
 use super::matrix::{Matrix, Store, Weights, quants_for};
 use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
 use super::operation::{Gate, Operation};
@@ -399,12 +400,13 @@ impl<'a> Recorder<'a> {
     fn ended(
         mut self,
         leaving: Vec<usize>,
-        head: usize,
+        mut head: usize,
         logits: Option<Span>,
     ) -> Result<(Program, Vec<Weights<'a>>), ProgramError> {
         let limits = self.limits;
         let states = size(&[limits.slots, self.state, 4], "states")?;
         let kept: Vec<usize> = leaving.iter().copied().chain(logits.map(|span| span.0)).collect();
+        fuse(&mut self.operations, &mut head, &kept, &self.values, &self.memories);
         place(&mut self.values, &self.given, &kept, &self.operations, &limits, &mut self.memories)?;
         let mut program = Program {
             limits,

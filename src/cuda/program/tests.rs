@@ -145,6 +145,105 @@ fn activations_are_quantized_once_until_they_change() {
     assert_eq!(quantizers.count(), 2);
 }
 
+/// A matrix of bytes.
+fn bytes(rows: usize) -> Matrix<'static> {
+    Matrix { ty: TypeId::Q8_0, data: vec![0; rows * 2 * 34].leak(), ..halves(rows, WIDTH) }
+}
+
+/// The kernels of a pass that begins with rows, does something to them and makes logits of the result.
+fn kernels(
+    record: impl Fn(&mut Recorder<'static>, Span) -> Result<Span, ProgramError>,
+) -> Result<[Vec<String>; 2], ProgramError> {
+    let mut r = Recorder::new(LIMITS, VOCABULARY)?;
+    let x = r.embed(halves(VOCABULARY, WIDTH))?;
+    let y = record(&mut r, x)?;
+    let y = r.take_wanted(y)?;
+    let logits = r.product(bytes(VOCABULARY), y)?;
+    let (program, _) = r.finish(logits)?;
+    let [body, head] = [program.body(3, 0)?, program.logits_of(1, 0)?];
+    Ok([body, head].map(|calls| calls.into_iter().map(|call| call.launch.kernel).collect()))
+}
+
+#[test]
+fn norms_quantize_what_products_of_bytes_alone_read() {
+    const GAINS: &[f32] = &[1.0; WIDTH];
+    const PRODUCT: &str = "q8_0_decode_8";
+    let head = ["take_rows", "quantize_q8_0", PRODUCT];
+    let of = |record: &dyn Fn(&mut Recorder<'static>, Span) -> Result<Span, ProgramError>| {
+        let [body, found] = kernels(record).expect("launches");
+        assert_eq!(found, head);
+        body[1..].to_vec()
+    };
+    let two = of(&|r, x| {
+        let u = r.norm(x, GAINS, WIDTH, 1e-5)?;
+        r.product(bytes(WIDTH), u)?;
+        r.product(bytes(WIDTH), u)
+    });
+    assert_eq!(two, ["norm_q8_0", PRODUCT, PRODUCT]);
+    let sum = of(&|r, x| {
+        let y = r.product(bytes(WIDTH), x)?;
+        r.add(x, y);
+        let u = r.norm(x, GAINS, WIDTH, 1e-5)?;
+        r.product(bytes(WIDTH), u)
+    });
+    assert_eq!(sum, ["quantize_q8_0", PRODUCT, "norm_q8_0", PRODUCT]);
+    // A router reads the floats first; what reads them later has them too.
+    let router = of(&|r, x| {
+        let u = r.norm(x, GAINS, WIDTH, 1e-5)?;
+        r.product(halves(4, WIDTH), u)?;
+        let y = r.product(bytes(WIDTH), u)?;
+        r.add(y, u);
+        Ok(y)
+    });
+    assert_eq!(router, ["norm_q8_0", "f16_product", PRODUCT, "add"]);
+    // Others are read before they are quantized, by what may change them, or are no norms of whole rows.
+    let apart = [
+        of(&|r, x| {
+            let u = r.norm(x, GAINS, WIDTH, 1e-5)?;
+            r.scale(u, 2.0);
+            r.product(bytes(WIDTH), u)
+        }),
+        of(&|r, x| {
+            let u = r.norm(x, &GAINS[..16], 16, 1e-5)?;
+            r.product(bytes(WIDTH), u)
+        }),
+        of(&|r, x| {
+            r.norm_in_place(x, GAINS, WIDTH, 1e-5)?;
+            r.product(bytes(WIDTH), x)
+        }),
+        of(&|r, x| {
+            let u = r.layer_norm(x, GAINS, WIDTH, 1e-5)?;
+            r.product(bytes(WIDTH), u)
+        }),
+    ];
+    for kernels in apart {
+        assert!(kernels.contains(&"quantize_q8_0".to_owned()), "{kernels:?}");
+    }
+    // The norm of all rows and the quantizer of some; then the norm of these.
+    let [body, _] = kernels(|r, x| r.norm(x, GAINS, WIDTH, 1e-5)).expect("launches");
+    assert_eq!(body[1..], ["rms_norm"]);
+    let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
+    let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
+    let u = r.norm(x, GAINS, WIDTH, 1e-5).expect("rows");
+    let y = r.product(bytes(WIDTH), u).expect("rows");
+    let y = r.take_wanted(y).expect("rows");
+    let u = r.norm(y, GAINS, WIDTH, 1e-5).expect("rows");
+    let logits = r.product(bytes(VOCABULARY), u).expect("rows");
+    let (program, _) = r.finish(logits).expect("a program");
+    let all = names(&program, 2);
+    assert_eq!(all, ["embed_f16", "norm_q8_0", PRODUCT, "take_rows", "norm_q8_0", PRODUCT]);
+    // Where another part of the model reads the floats they are written.
+    let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
+    let x = r.embed(halves(VOCABULARY, WIDTH)).expect("rows");
+    let u = r.norm(x, GAINS, WIDTH, 1e-5).expect("rows");
+    let y = r.product(bytes(WIDTH), u).expect("rows");
+    let (program, _) = r.finish_part(&[u, y]).expect("a program");
+    let rules = |call: &Call| call.operands.last().copied();
+    let calls = program.body(1, 0).expect("launches");
+    assert_eq!((calls[1].launch.kernel.as_str(), rules(&calls[1])), ("norm_q8_0", Some(Operand::U32(2))));
+    assert!(calls[1].operands.contains(&Operand::Memory(program.leaving().next().expect("a value").0, 0)));
+}
+
 #[test]
 fn what_no_gpu_takes_is_refused() {
     let refused = |limits: Limits| block(limits).expect_err("a refusal").to_string();

@@ -6,6 +6,7 @@ mod elements;
 mod experts;
 mod functions;
 mod mistakes;
+mod normed;
 mod planes;
 mod products;
 mod quantize;

@@ -1,0 +1,125 @@
+//! Norms that quantize their rows themselves, where products of bytes are what reads them.
+
+use super::calls::{ELEMENTS, Pass, int, memory};
+use super::memory::{Memory, Quants, Value};
+use super::operation::Operation;
+use super::{Operand, ProgramError};
+use crate::ptx::NORM;
+
+/// A norm of the root mean square of whole rows, and the quants of what it gives. Values are numbers of the program's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct NormQuantize {
+    pub x: usize,
+    /// Added to `x` first.
+    pub y: Option<usize>,
+    pub gains: usize,
+    pub eps: f32,
+    /// The rows as floats, where something else reads them too.
+    pub kept: Option<usize>,
+    pub quants: Quants,
+    pub to: usize,
+}
+
+/// Bits of the kernels' last argument.
+const ADDS: usize = 1;
+const KEEPS: usize = 2;
+
+impl NormQuantize {
+    /// Calls `f` with every value that it reads or writes.
+    pub fn values(&self, f: impl FnMut(usize)) {
+        let all = [Some(self.x), self.y, self.kept, Some(self.to)];
+        all.into_iter().flatten().for_each(f);
+    }
+
+    /// A norm as such an operation, and the value that it writes; `None` where a kernel for both would do something
+    /// else: norms of parts of rows, layer norms, and norms where the values are, which warps that quantize still read.
+    fn of(operation: &Operation, values: &[Value], memories: &[Memory]) -> Option<(NormQuantize, usize)> {
+        let (x, y, gains, eps, norm) = match *operation {
+            Operation::Norm { layer: false, from, gains, parts: 1, eps, to } if from != to => {
+                (from, None, gains, eps, to)
+            }
+            Operation::AddNorm { x, y, gains, eps, to } => (x, Some(y), gains, eps, to),
+            _ => return None,
+        };
+        let whole = memories[gains].bytes == 4 * values[x].columns;
+        // Whoever finds the quantizer fills in what it makes, and where.
+        let open = NormQuantize { x, y, gains, eps, kept: None, quants: Quants::Halves, to: norm };
+        whole.then_some((open, norm))
+    }
+}
+
+/// True if there is a kernel for norms with such quants.
+fn has_kernel(quants: Quants) -> bool {
+    matches!(quants, Quants::Q8K | Quants::Q8_0 | Quants::Bytes { .. })
+}
+
+/// Puts norms and the quantizers of what they give together. `kept` are values that are read behind the pass. The
+/// operations before `head` are a part of the pass, and stay it.
+pub(super) fn fuse(
+    operations: &mut Vec<Operation>,
+    head: &mut usize,
+    kept: &[usize],
+    values: &[Value],
+    memories: &[Memory],
+) {
+    let reads = |operation: &Operation, value: usize| {
+        let mut found = false;
+        operation.values(|other| found |= other == value);
+        found
+    };
+    let mut gone = vec![false; operations.len()];
+    for at in 0..operations.len() {
+        let Some((mut fused, norm)) = NormQuantize::of(&operations[at], values, memories) else {
+            continue;
+        };
+        let end = if at < *head { *head } else { operations.len() };
+        // The quantizer may come later, behind a product of the floats; behind an operation that may change them the
+        // quants are those of other rows.
+        let others = (at + 1..end).filter(|&other| reads(&operations[other], norm));
+        let mut others = others.skip_while(
+            |&other| matches!(operations[other], Operation::Product { from, to, .. } if from == norm && to != norm),
+        );
+        let Some(second) = others.next() else { continue };
+        match operations[second] {
+            Operation::Quantize { from, quants, to } if from == norm && has_kernel(quants) => {
+                (fused.quants, fused.to) = (quants, to);
+            }
+            _ => continue,
+        }
+        let mut all = operations.iter().enumerate();
+        let is_read = all.any(|(other, operation)| other != at && other != second && reads(operation, norm));
+        fused.kept = (is_read || kept.contains(&norm)).then_some(norm);
+        operations[at] = Operation::NormQuantize(fused);
+        gone[second] = true;
+    }
+    *head -= gone[..*head].iter().filter(|&&gone| gone).count();
+    let mut gone = gone.into_iter();
+    operations.retain(|_| !gone.next().unwrap_or(false));
+}
+
+impl Pass<'_> {
+    pub(super) fn norm_quantize(&mut self, fused: &NormQuantize) -> Result<(), ProgramError> {
+        let (rows, columns) = (self.rows(fused.x), self.value(fused.x).columns);
+        // Nothing is read or written of what is not there.
+        let place = |value: Option<usize>| self.at(value.unwrap_or(fused.x));
+        let mut operands =
+            vec![self.at(fused.x), place(fused.y), memory(fused.gains), place(fused.kept), Operand::F32(fused.eps)];
+        operands.extend(self.quants(fused.to)?);
+        let kernel = match fused.quants {
+            Quants::Q8K => "norm_q8_k",
+            Quants::Q8_0 => "norm_q8_0",
+            Quants::Bytes { floored } => {
+                operands.push(int(floored.into()));
+                "norm_bytes"
+            }
+            Quants::Planes | Quants::Halves => {
+                let what = format!("norms with {:?}", fused.quants);
+                return Err(ProgramError::Missing(what));
+            }
+        };
+        let adds = if fused.y.is_some() { ADDS } else { 0 };
+        let keeps = if fused.kept.is_some() { KEEPS } else { 0 };
+        operands.extend([columns, rows, adds + keeps].map(int));
+        self.launch((NORM, kernel), [rows.next_multiple_of(8), 1], (ELEMENTS, 0), operands)
+    }
+}

@@ -1,6 +1,7 @@
 //! The emulator as a device that programs run on.
 
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
 
 use trine_cuda::device;
 use trine_cuda::plan;
@@ -43,6 +44,8 @@ pub struct Emulated {
     pub allocated: u64,
     /// Instructions that warps have executed.
     pub instructions: u64,
+    /// How often each kernel was launched, for whoever keeps a copy of this while a model has the device.
+    pub launched: Arc<Mutex<BTreeMap<String, usize>>>,
     modules: Vec<Named>,
 }
 
@@ -58,6 +61,7 @@ impl Emulated {
             free: 1 << 40,
             allocated: 0,
             instructions: 0,
+            launched: Arc::default(),
             modules: CHECKED_IN.clone()?,
         })
     }
@@ -126,6 +130,9 @@ impl device::Device for Emulated {
             ..Launch::default()
         };
         let report = self.device.launch(&module, &launch.kernel, &launched)?;
+        if let Ok(mut launched) = self.launched.lock() {
+            *launched.entry(launch.kernel.clone()).or_default() += 1;
+        }
         self.instructions += report.instructions;
         Ok(())
     }

@@ -31,13 +31,11 @@ impl NormQuantize {
         all.into_iter().flatten().for_each(f);
     }
 
-    /// A norm as such an operation, and the value that it writes; `None` where a kernel for both would do something
-    /// else: norms of parts of rows, layer norms, and norms where the values are, which warps that quantize still read.
+    /// A norm as such an operation, and the value that it writes; `None` for norms of parts of rows and layer norms,
+    /// for which there is no kernel.
     fn of(operation: &Operation, values: &[Value], memories: &[Memory]) -> Option<(NormQuantize, usize)> {
         let (x, y, gains, eps, norm) = match *operation {
-            Operation::Norm { layer: false, from, gains, parts: 1, eps, to } if from != to => {
-                (from, None, gains, eps, to)
-            }
+            Operation::Norm { layer: false, from, gains, parts: 1, eps, to } => (from, None, gains, eps, to),
             Operation::AddNorm { x, y, gains, eps, to } => (x, Some(y), gains, eps, to),
             _ => return None,
         };
@@ -86,9 +84,13 @@ pub(super) fn fuse(
             }
             _ => continue,
         }
-        let mut all = operations.iter().enumerate();
-        let is_read = all.any(|(other, operation)| other != at && other != second && reads(operation, norm));
-        fused.kept = (is_read || kept.contains(&norm)).then_some(norm);
+        let is_read = kept.contains(&norm)
+            || (at + 1..operations.len()).any(|other| other != second && reads(&operations[other], norm));
+        // A norm where the values are would be written while other warps still read them.
+        if is_read && norm == fused.x {
+            continue;
+        }
+        fused.kept = is_read.then_some(norm);
         operations[at] = Operation::NormQuantize(fused);
         gone[second] = true;
     }

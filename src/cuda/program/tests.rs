@@ -196,7 +196,14 @@ fn norms_quantize_what_products_of_bytes_alone_read() {
         Ok(y)
     });
     assert_eq!(router, ["norm_q8_0", "f16_product", PRODUCT, "add"]);
-    // Others are read before they are quantized, by what may change them, or are no norms of whole rows.
+    // Nothing else reads the norms that lie where their values were.
+    let in_place = of(&|r, x| {
+        r.norm_in_place(x, GAINS, WIDTH, 1e-5)?;
+        r.product(bytes(WIDTH), x)
+    });
+    assert_eq!(in_place, ["norm_q8_0", PRODUCT]);
+    // Others are read before they are quantized, by what may change them, or are no norms of whole rows; or they lie
+    // where their values were, and something else reads them.
     let apart = [
         of(&|r, x| {
             let u = r.norm(x, GAINS, WIDTH, 1e-5)?;
@@ -209,7 +216,9 @@ fn norms_quantize_what_products_of_bytes_alone_read() {
         }),
         of(&|r, x| {
             r.norm_in_place(x, GAINS, WIDTH, 1e-5)?;
-            r.product(bytes(WIDTH), x)
+            let y = r.product(bytes(WIDTH), x)?;
+            r.add(y, x);
+            Ok(y)
         }),
         of(&|r, x| {
             let u = r.layer_norm(x, GAINS, WIDTH, 1e-5)?;

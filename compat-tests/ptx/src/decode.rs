@@ -158,14 +158,14 @@ pub(super) fn decode(opcode: &str, operands: Vec<Operand>, names: &Names) -> Dec
             let space = space(&modifiers).ok_or_else(unknown)?;
             let (word, count) = access(&modifiers[1..]).ok_or_else(unknown)?;
             let (to, at) = (names.registers(to)?, names.address(from)?);
-            (to.len() == count).then_some(()).ok_or_else(unknown)?;
+            (to.len() == count && word.bytes * count <= 16).then_some(()).ok_or_else(unknown)?;
             Op::Load { space, word, to, at }
         }
         ("st", [to, from]) => {
             let space = space(&modifiers).ok_or_else(unknown)?;
             let (word, count) = access(&modifiers[1..]).ok_or_else(unknown)?;
             let (from, at) = (names.sources(from)?, names.address(to)?);
-            (from.len() == count).then_some(()).ok_or_else(unknown)?;
+            (from.len() == count && word.bytes * count <= 16).then_some(()).ok_or_else(unknown)?;
             Op::Store { space, word, from, at }
         }
         ("mov", [to, Operand::Vector(from)]) => Op::Join {

@@ -2,48 +2,26 @@
 
 use super::calls::{ELEMENTS, Pass, int, memory};
 use super::memory::{Memory, Quants, Value};
-use super::operation::Operation;
+use super::operation::{NormQuantize, Operation};
 use super::{Operand, ProgramError};
 use crate::ptx::NORM;
-
-/// A norm of the root mean square of whole rows, and the quants of what it gives. Values are numbers of the program's.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct NormQuantize {
-    pub x: usize,
-    /// Added to `x` first.
-    pub y: Option<usize>,
-    pub gains: usize,
-    pub eps: f32,
-    /// The rows as floats, where something else reads them too.
-    pub kept: Option<usize>,
-    pub quants: Quants,
-    pub to: usize,
-}
 
 /// Bits of the kernels' last argument.
 const ADDS: usize = 1;
 const KEEPS: usize = 2;
 
-impl NormQuantize {
-    /// Calls `f` with every value that it reads or writes.
-    pub fn values(&self, f: impl FnMut(usize)) {
-        let all = [Some(self.x), self.y, self.kept, Some(self.to)];
-        all.into_iter().flatten().for_each(f);
-    }
-
-    /// A norm as such an operation, and the value that it writes; `None` for norms of parts of rows and layer norms,
-    /// for which there is no kernel.
-    fn of(operation: &Operation, values: &[Value], memories: &[Memory]) -> Option<(NormQuantize, usize)> {
-        let (x, y, gains, eps, norm) = match *operation {
-            Operation::Norm { layer: false, from, gains, parts: 1, eps, to } => (from, None, gains, eps, to),
-            Operation::AddNorm { x, y, gains, eps, to } => (x, Some(y), gains, eps, to),
-            _ => return None,
-        };
-        let whole = memories[gains].bytes == 4 * values[x].columns;
-        // Whoever finds the quantizer fills in what it makes, and where.
-        let open = NormQuantize { x, y, gains, eps, kept: None, quants: Quants::Halves, to: norm };
-        whole.then_some((open, norm))
-    }
+/// A norm as an operation that quantizes too, and the value that it writes; `None` for norms of parts of rows and layer
+/// norms, for which there is no kernel.
+fn open(operation: &Operation, values: &[Value], memories: &[Memory]) -> Option<(NormQuantize, usize)> {
+    let (x, y, gains, eps, norm) = match *operation {
+        Operation::Norm { layer: false, from, gains, parts: 1, eps, to } => (from, None, gains, eps, to),
+        Operation::AddNorm { x, y, gains, eps, to } => (x, Some(y), gains, eps, to),
+        _ => return None,
+    };
+    let whole = memories[gains].bytes == 4 * values[x].columns;
+    // Whoever finds the quantizer fills in what it makes, and where.
+    let open = NormQuantize { x, y, gains, eps, kept: None, quants: Quants::Halves, to: norm };
+    whole.then_some((open, norm))
 }
 
 /// True if there is a kernel for norms with such quants.
@@ -67,7 +45,7 @@ pub(super) fn fuse(
     };
     let mut gone = vec![false; operations.len()];
     for at in 0..operations.len() {
-        let Some((mut fused, norm)) = NormQuantize::of(&operations[at], values, memories) else {
+        let Some((mut fused, norm)) = open(&operations[at], values, memories) else {
             continue;
         };
         let end = if at < *head { *head } else { operations.len() };

@@ -3,7 +3,6 @@
 use trine_formats::types::TypeId;
 
 use super::few::{Between, Whole};
-use super::fused::NormQuantize;
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
 use super::recurrent::Recurrent;
@@ -288,6 +287,20 @@ pub(super) struct Choose {
     pub weights: usize,
 }
 
+/// A norm of the root mean square of whole rows, and the quants of what it gives. Values are numbers of the program's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct NormQuantize {
+    pub x: usize,
+    /// Added to `x` first.
+    pub y: Option<usize>,
+    pub gains: usize,
+    pub eps: f32,
+    /// The rows as floats, where something else reads them too.
+    pub kept: Option<usize>,
+    pub quants: Quants,
+    pub to: usize,
+}
+
 /// Attention over the cells of a layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Attend {
@@ -344,7 +357,10 @@ impl Operation {
             }
             Operation::OfChosen { to, chosen, .. } => all(&[*to, *chosen]),
             Operation::ScaleByGate { x, gates, .. } => all(&[*x, *gates]),
-            Operation::NormQuantize(fused) => fused.values(f),
+            Operation::NormQuantize(norm) => {
+                all(&[norm.x, norm.to]);
+                norm.y.iter().chain(&norm.kept).for_each(|value| all(&[*value]));
+            }
             Operation::Recurrent(recurrent) => recurrent.values(f),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {
                 all(&[*gate]);

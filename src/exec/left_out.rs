@@ -23,6 +23,8 @@ pub enum DeviceError {
 pub struct Offload {
     /// Number of layers, counted from the last one.
     pub layers: usize,
+    /// The widths of any-precision weights that it has.
+    pub widths: Vec<u8>,
     device: Infallible,
 }
 
@@ -54,6 +56,8 @@ pub struct Recording<'a> {
     pub cache: CacheTypes,
     /// The names of the matrices that the file calls pruned.
     pub halves: Option<&'a BTreeSet<String>>,
+    /// The widths of any-precision weights.
+    pub widths: &'a [u8],
 }
 
 /// The last blocks of a model on a GPU. No value has this type.

@@ -108,6 +108,19 @@ pub enum WidthError {
     /// The file has no widths to choose from.
     #[error("the model is no any-precision file, so it has no {0}-bit form; make one with rquantize")]
     Only(u8),
+    /// The GPU has others of the file's.
+    #[error("the GPU was given the weights for {} bits and not those for {width}", list(there))]
+    NotOnGpu {
+        /// The width that was asked for.
+        width: u8,
+        /// The widths that it has.
+        there: Vec<u8>,
+    },
+}
+
+/// Widths as errors name them.
+fn list(widths: &[u8]) -> String {
+    widths.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -220,7 +220,12 @@ impl Weights {
         let processor = Processor { isa: options.isa, matrices, ropes };
         let sections = anyprec.as_ref().map(|a| load::sections(file, a));
         let added = options.adapters.iter().chain(&options.control.vectors);
-        let offload = options.offload.clone().filter(|_| layers > 0);
+        let mut offload = options.offload.clone().filter(|_| layers > 0);
+        if let Some(offload) = &mut offload {
+            let of_file = anyprec.as_ref().map_or(&[][..], AnyPrec::widths);
+            offload.widths.retain(|width| of_file.contains(width));
+            offload.widths.sort_unstable();
+        }
         let here = offload.as_ref().map_or(config.n_layer, |offload| offload.first(config.n_layer));
         let handover = match program.blocks().get(here) {
             Some(block) => (block.start, program.entering(block.start)),
@@ -389,23 +394,6 @@ impl Weights {
     /// The header of the widely linear matrices, if the architecture has any.
     pub fn widely_linear(&self) -> Option<&widely::Header> {
         self.inner.widely.as_ref()
-    }
-
-    /// The widths in bits at which the model can run, ascending; none when it is no any-precision file. A file that
-    /// ends early has fewer than it was made with.
-    pub fn widths(&self) -> &[u8] {
-        self.any_precision().map_or(&[], AnyPrec::widths)
-    }
-
-    /// Checks that the model can run at `bits`.
-    ///
-    /// # Errors
-    /// It cannot; the message says at which it can.
-    pub fn check_width(&self, bits: u8) -> Result<(), WidthError> {
-        match self.any_precision() {
-            Some(anyprec) => Ok(anyprec.check_width(bits)?),
-            None => Err(WidthError::Only(bits)),
-        }
     }
 
     /// Announces that no session will run at more than `bits` for now: the system may prefetch the planes of these

@@ -2,17 +2,44 @@
 
 use std::ops::Range;
 
-use super::{Inner, ModelError, Weights};
+use super::{Inner, ModelError, Weights, WidthError};
 use crate::exec::{self, DeviceError, Limits, Offloaded, Recording};
 use crate::program::RopeKind;
+use trine_formats::anyprec::AnyPrec;
 
 impl Inner {
     fn recording(&self, limits: Limits, blocks: Range<usize>) -> Recording<'_> {
-        Recording { limits, blocks, cache: self.cache, halves: self.halves.as_ref() }
+        let widths = self.offload.as_ref().map_or(&[][..], |offload| &offload.widths);
+        Recording { limits, blocks, cache: self.cache, halves: self.halves.as_ref(), widths }
     }
 }
 
 impl Weights {
+    /// The widths in bits at which the model can run, ascending; none when it is no any-precision file. A file that
+    /// ends early has fewer than it was made with, and so may a GPU that runs layers.
+    pub fn widths(&self) -> &[u8] {
+        match &self.inner.offload {
+            Some(offload) if !offload.widths.is_empty() => &offload.widths,
+            _ => self.any_precision().map_or(&[], AnyPrec::widths),
+        }
+    }
+
+    /// Checks that the model can run at `bits`.
+    ///
+    /// # Errors
+    /// It cannot; the message says at which it can.
+    pub fn check_width(&self, bits: u8) -> Result<(), WidthError> {
+        match self.any_precision() {
+            Some(anyprec) => anyprec.check_width(bits)?,
+            None => return Err(WidthError::Only(bits)),
+        }
+        let there = self.widths();
+        match there.contains(&bits) {
+            true => Ok(()),
+            false => Err(WidthError::NotOnGpu { width: bits, there: there.to_vec() }),
+        }
+    }
+
     /// Bounds logits that a GPU computed, where the model has a bound.
     pub(crate) fn bound(&self, logits: &mut [f32]) {
         if let Some((_, cap)) = self.inner.program.bound() {

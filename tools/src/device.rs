@@ -196,13 +196,14 @@ pub fn layers(text: &str) -> Result<usize, String> {
 }
 
 impl DeviceArgs {
-    /// The GPU that runs layers; `None` for the processor, of which nothing is asked.
+    /// The GPU that runs layers, with any-precision weights of some widths, all without any; `None` for the processor, of
+    /// which nothing is asked.
     ///
     /// # Errors
     /// The device is not there or cannot be used.
-    pub fn offload(&self) -> Result<Option<Offload>> {
+    pub fn offload(&self, widths: &[u8]) -> Result<Option<Offload>> {
         self.place.say_if_unused(self.n_gpu_layers.as_slice());
-        self.place.offload(self.n_gpu_layers)
+        self.place.offload(self.n_gpu_layers, widths)
     }
 }
 
@@ -214,11 +215,12 @@ impl PlaceArgs {
         }
     }
 
-    /// The GPU that runs the last `layers`, all without a number; `None` for the processor.
+    /// The GPU that runs the last `layers`, all without a number, with any-precision weights of some widths, all without
+    /// any; `None` for the processor.
     ///
     /// # Errors
     /// The device is not there or cannot be used.
-    pub fn offload(&self, layers: Option<usize>) -> Result<Option<Offload>> {
+    pub fn offload(&self, layers: Option<usize>, widths: &[u8]) -> Result<Option<Offload>> {
         let numbers = self.numbers()?;
         let layers = layers.unwrap_or(usize::MAX);
         let mut gpus = Vec::with_capacity(numbers.len());
@@ -229,7 +231,7 @@ impl PlaceArgs {
         let shares = self.tensor_split.as_ref().map_or(&[][..], |shares| &shares.0);
         match gpus.is_empty() {
             true => Ok(None),
-            false => Ok(Some(Offload::among(gpus, shares, layers)?)),
+            false => Ok(Some(Offload { widths: widths.to_vec(), ..Offload::among(gpus, shares, layers)? })),
         }
     }
 

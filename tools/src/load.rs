@@ -81,6 +81,10 @@ pub struct ModelArgs {
     /// Load a drafter with the model; another option says that it drafts.
     #[arg(skip)]
     pub drafter: Option<PathBuf>,
+
+    /// The widths of any-precision weights that a GPU needs, all without any; other options name them.
+    #[arg(skip)]
+    pub widths: Vec<u8>,
 }
 
 /// Names of [`NumberPath`] on the command line.
@@ -187,7 +191,7 @@ impl ModelArgs {
 /// The device, the file, the model or the tokenizer cannot be used; TRINE_ISA cannot be followed.
 pub fn load(args: &ModelArgs) -> Result<Model> {
     let options = args.options();
-    let offload = args.device.offload()?;
+    let offload = args.device.offload(&args.widths)?;
     // Before the file is looked at, because it is cheap and has nothing to do with it.
     threads::start(args.threads)?;
     let isa = trine::Isa::from_env()?;

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use trine::NumberPath;
-use trine::exec::Offload;
+use trine::exec::{Gpu, Offload};
 use trine::model::{LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::quant::anyprec::outliers::{Rule, Shares};
 use trine::step::{Session, SessionOptions};
 use trine_compat_tests::models::TRILM;
 use trine_compat_tests::ptx::{Emulated, Schedule};
-use trine_cuda::run::Shared;
+use trine_cuda::run::{Host, Shared};
+use trine_formats::anyprec::AnyPrec;
 use trine_formats::gguf::ModelFile;
 use trine_testkit::{is_long, sha256};
 
@@ -79,6 +80,55 @@ fn every_width_of_a_file_has_the_bits_of_the_cpu() {
     check(&file, &tokens(2), &[5, 3], &[NumberPath::F32], cuts);
     // Nineteen tokens are more than one launch takes at a time.
     check(&file, &tokens(19), &[6, 3], &[NumberPath::I16], &[2]);
+}
+
+/// Bytes of the matrices of any-precision weights at some widths, as docs/cuda.md describes them: planes of dwords for
+/// two rows and 512 columns each, and of each width the tables and the scales of the rows.
+fn bytes(file: &ModelFile, widths: &[u8]) -> u64 {
+    let described = AnyPrec::read(file).expect("a description").expect("any-precision weights");
+    let planes = u64::from(*widths.iter().max().expect("a width"));
+    let matrices = described.tensors().iter().map(|t| {
+        let plane = t.rows.div_ceil(2) * t.columns.div_ceil(512) * 32 * 4;
+        let of_width = widths.iter().map(|width| t.rows * ((t.groups * 2) << width) + t.rows * 4);
+        planes * plane as u64 + of_width.sum::<usize>() as u64
+    });
+    matrices.sum()
+}
+
+#[test]
+fn a_gpu_has_the_planes_of_the_widths_that_are_asked_for() {
+    let (_, file) = made_as("llama-dense.txt", "AP3-8").expect("a model");
+    let loaded = |widths: &[u8]| {
+        let host: Arc<dyn Host> = Arc::new(Shared::new(Emulated::new().expect("PTX")));
+        let gpu = Gpu { name: "the GPU".to_owned(), host: host.clone() };
+        let gpus = Offload::among(vec![gpu], &[], ALL).expect("a GPU");
+        let offload = Some(Offload { widths: widths.to_vec(), ..gpus });
+        let model = Weights::load(&file, &LoadOptions { offload, ..LoadOptions::default() }).expect("a model");
+        (model, host)
+    };
+    let free = Emulated::new().expect("PTX").free;
+    let run = |widths: &[u8], at: &[u8]| {
+        let (model, host) = loaded(widths);
+        let hashes = hashes(&model, &tokens(3), at);
+        (hashes, free - host.free_memory().expect("its memory"))
+    };
+    let all = [3, 4, 5, 6, 7, 8];
+    let (expected, whole) = run(&[], &all);
+    for widths in [&[4][..], &[8, 3], &[3, 5]] {
+        let (found, taken) = run(widths, widths);
+        let of_width = |width: &u8| &expected[3 * usize::from(width - 3)..][..3];
+        assert_eq!(found, widths.iter().map(of_width).collect::<Vec<_>>().concat(), "{widths:?}");
+        assert_eq!(whole - taken, bytes(&file, &all) - bytes(&file, widths), "{widths:?}");
+    }
+    let (model, _) = loaded(&[5, 3]);
+    assert_eq!(model.widths(), [3, 5]);
+    let refused = model.check_width(4).expect_err("it is not there").to_string();
+    assert_eq!(refused, "the GPU was given the weights for 3, 5 bits and not those for 4");
+    // Widths that the file does not have are refused as they are without a GPU.
+    let (model, _) = loaded(&[2]);
+    assert_eq!(model.widths(), all);
+    let refused = model.check_width(2).expect_err("it is not there").to_string();
+    assert!(refused.contains("it has 3, 4, 5, 6, 7 and 8"), "{refused}");
 }
 
 #[test]

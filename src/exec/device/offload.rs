@@ -52,12 +52,15 @@ pub struct Offload {
     /// there are blocks is all.
     pub layers: usize,
 }
+    /// The widths of any-precision weights that GPUs have, each at most once: the planes of the widest of them are
+    /// brought there. Without any, or with none of the file's, they have all.
+    pub widths: Vec<u8>,
 
 impl Offload {
     /// One GPU that runs the last `layers` layers.
     pub fn one(host: Arc<dyn Host>, layers: usize) -> Offload {
         let name = "the GPU".to_owned();
-        Offload { devices: vec![Gpu { name, host }], shares: vec![1.0], layers }
+        Offload { devices: vec![Gpu { name, host }], shares: vec![1.0], layers, widths: Vec::new() }
     }
 
     /// Several GPUs that run the last `layers` layers: the first of these on the first GPU, each having its share of
@@ -74,7 +77,7 @@ impl Offload {
                 free.collect::<Result<Vec<f32>, DeviceError>>()?
             }
         };
-        Ok(Offload { devices, shares, layers })
+        Ok(Offload { devices, shares, layers, widths: Vec::new() })
     }
 
     /// The blocks of each GPU that has some, of `blocks` blocks, behind the last of which are the logits.
@@ -211,3 +214,5 @@ pub struct Recording<'a> {
     /// Where products are computed in half precision, the names of the matrices that the file calls pruned.
     pub halves: Option<&'a BTreeSet<String>>,
 }
+    /// The widths of any-precision weights; all of the file's without any.
+    pub widths: &'a [u8],

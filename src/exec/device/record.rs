@@ -23,7 +23,7 @@ impl Processor {
         program: &'a Program,
         options: Recording<'a>,
     ) -> Result<Recorded<'a>, ProgramError> {
-        let Recording { limits, blocks, cache, halves } = options;
+        let Recording { limits, blocks, cache, halves, widths } = options;
         if cache != CacheTypes::HALVES {
             let CacheTypes { keys, values } = cache;
             return missing(format!("keys in {keys} and values in {values}"));
@@ -37,6 +37,7 @@ impl Processor {
             processor: self,
             program,
             n_ctx: limits.context,
+            widths,
             end: program.operations().len() - usize::from(program.bound().is_some()),
             until: program.operations().len(),
             cells: Vec::new(),

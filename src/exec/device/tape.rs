@@ -34,6 +34,8 @@ pub struct Tape<'a> {
     pub processor: &'a Processor,
     pub program: &'a Program,
     pub n_ctx: usize,
+    /// The widths of any-precision weights; all without any.
+    pub widths: &'a [u8],
     /// The operation behind the last one that GPUs have.
     pub end: usize,
     /// The operation behind the last one of this GPU.
@@ -99,7 +101,8 @@ impl<'a> Tape<'a> {
             return missing("adapters");
         }
         let y = match self.processor.matrix(product.matrix).planes() {
-            Some((path, views)) => {
+            Some((path, mut views)) => {
+                views.retain(|view| self.widths.is_empty() || self.widths.contains(&view.width));
                 let name = &self.program.matrix(product.matrix).tensor;
                 let path = match path {
                     NumberPath::F32 => Path::Floats,

@@ -9,7 +9,7 @@ type Row = (&'static str, &'static [&'static str]);
 #[rustfmt::skip]
 const EVERYDAY: &[Row] = &[
     ("rbench", &["model", "hf-repo", "synthetic", "n-prompt", "n-gen", "prompt-gen", "n-depth", "threads", "device",
-                 "n-gpu-layers", "repetitions", "output", "batched", "roofline", "profile", "compare-llama", "serve",
+                 "n-gpu-layers", "bits", "repetitions", "output", "batched", "roofline", "profile", "compare-llama", "serve",
                  "kernels"]),
     ("rconvert", &["outfile", "outtype", "ternary", "fairy2i", "model-name", "dry-run", "json", "threads", "verbose"]),
     ("rgen", &["model", "hf-repo", "threads", "device", "n-gpu-layers", "prompt", "file", "predict", "bits", "ctx-size", "seed",

@@ -342,6 +342,10 @@ pub struct Args {
     #[arg(long, value_name = "f32|i16|i8|fast", value_enum, hide_possible_values = true)]
     pub number_path: Option<PathArg>,
 
+    /// Bits per weight of any-precision models, one of the widths in each file; without it the widest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with_all = ["kernels", "serve", "reproduce", "compare_llama", "compare_ik"])]
+    pub bits: Option<u8>,
+
     #[command(flatten)]
     #[allow(missing_docs)]
     pub device: PlaceArgs,
@@ -399,7 +403,7 @@ impl Args {
     /// The device cannot be used.
     pub fn load_options(&self, isa: Isa, loading: Loading) -> Result<LoadOptions> {
         Ok(LoadOptions {
-            offload: self.device.offload(loading.layers)?,
+            offload: self.device.offload(loading.layers, self.bits.as_slice())?,
             cache: loading.cache,
             isa,
             repack: !self.no_repack,

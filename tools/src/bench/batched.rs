@@ -159,7 +159,7 @@ fn measure(model: &Weights, pool: &Pool, test: &Test, args: &Args) -> Result<Tim
     let mut bench = Bench {
         engine: Engine::with_pages(model, pool, pages).with_sequences(test.sequences),
         tokens: RandomTokens::new(model.n_vocab()),
-        options: StepOptions { n_ubatch: test.ubatch, ..StepOptions::default() },
+        options: StepOptions { n_ubatch: test.ubatch, bits: args.bits, ..StepOptions::default() },
     };
     if !args.no_warmup {
         bench.run(&Test { prompt: test.prompt.min(16), generated: test.generated.min(1), ..*test })?;

@@ -129,6 +129,9 @@ pub fn measure_with(
     let options = SessionOptions { n_ctx: test.depth + test.tokens(), n_ubatch: test.ubatch };
     let mut session = Session::new(model, pool, options);
     session.profile_by(profile.cloned());
+    if let Some(bits) = args.bits {
+        session.set_bits(bits)?;
+    }
     let mut run = Feed::new(session);
     if !args.no_warmup {
         say("warming up");

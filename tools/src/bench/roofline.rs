@@ -14,6 +14,7 @@ use serde_json::json;
 use trine::Isa;
 use trine::model::{Config, OfLayer, Weights};
 use trine_cuda::driver::Peaks;
+use trine_formats::anyprec::{AnyPrec, Part};
 use trine_formats::gguf::ModelFile;
 use trine_formats::types::TypeId;
 
@@ -46,8 +47,14 @@ pub struct Cost {
 
 impl Cost {
     /// From the tensor table and the shape, of the blocks for which `counts` is true; of `None` it is asked for the
-    /// logits.
-    pub fn of(file: &ModelFile, config: &Config, counts: &dyn Fn(Option<usize>) -> bool) -> Cost {
+    /// logits. Any-precision matrices, which `planes` describes, count at the width beside it: their planes up to that,
+    /// its tables, and the weights that are stored as they are.
+    pub fn of(
+        file: &ModelFile,
+        config: &Config,
+        planes: Option<(&AnyPrec, u8)>,
+        counts: &dyn Fn(Option<usize>) -> bool,
+    ) -> Cost {
         let of_layer = |layer| {
             let OfLayer { n_head, n_head_kv, head_dim, value_dim, .. } = config.layer(layer);
             [n_head, n_head_kv].map(|heads| heads * (head_dim + value_dim))
@@ -56,23 +63,33 @@ impl Cost {
         let cached: Vec<[usize; 2]> = cached.map(of_layer).collect();
         let all = |i: usize| cached.iter().map(|of| of[i]).sum::<usize>();
         let mut cost = Cost { kv_bytes: (all(1) * 2) as f64, attention: all(0) as f64, ..Cost::default() };
-        let tied = file.tensor_info("output.weight").is_none();
-        for t in file.tensors().filter(|t| t.rows() > 1) {
-            let is_output = match t.name.as_str() {
+        let apart = |(described, _): (&AnyPrec, u8)| described.tensor("output.weight").is_some();
+        let tied = file.tensor_info("output.weight").is_none() && !planes.is_some_and(apart);
+        let plain = file.tensors().filter(|t| t.rows() > 1 && !t.name.contains(Part::INFIX));
+        let plain = plain.map(|t| (&t.name, t.ty, t.bytes, t.elements()));
+        let at_width = planes.into_iter().flat_map(|(described, width)| {
+            let matrices = described.tensors().iter();
+            matrices.map(move |t| {
+                let parts = parts(width).filter_map(|part| file.tensor_info(&part.name(&t.name)));
+                (&t.name, TypeId::I8, parts.map(|part| part.bytes).sum(), (t.rows * t.columns) as u64)
+            })
+        });
+        for (name, ty, bytes, elements) in plain.chain(at_width) {
+            let is_output = match name.as_str() {
                 // a row of the embeddings is looked up, which is nothing
                 "token_embd.weight" if !tied => continue,
                 "token_embd.weight" | "output.weight" => true,
                 _ => false,
             };
-            if !counts(block(&t.name)) {
+            if !counts(block(name)) {
                 continue;
             }
-            cost.weight_bytes += t.bytes as f64;
-            match t.ty {
+            cost.weight_bytes += bytes as f64;
+            match ty {
                 // a prompt has logits after its last token only
                 _ if is_output => {}
-                TypeId::F32 | TypeId::F16 | TypeId::BF16 => cost.float += t.elements() as f64,
-                _ => cost.quantized += t.elements() as f64,
+                TypeId::F32 | TypeId::F16 | TypeId::BF16 => cost.float += elements as f64,
+                _ => cost.quantized += elements as f64,
             }
         }
         cost
@@ -91,6 +108,12 @@ impl Cost {
         let kv = seen(test.depth + p, g) * self.kv_bytes;
         prompt + reads(g as f64 * self.weight_bytes + kv)
     }
+}
+
+/// The parts of an any-precision matrix that a product at a width reads.
+fn parts(width: u8) -> impl Iterator<Item = Part> {
+    let sparse = [Part::SparsePtr, Part::SparseCol, Part::SparseVal];
+    (0..width).map(Part::Plane).chain([Part::Lut(width), Part::Scale(width), Part::Class]).chain(sparse)
 }
 
 /// The block of a tensor; `None` at the ends of a model.
@@ -156,8 +179,11 @@ pub fn run(args: &Args, subjects: &[Subject], out: &mut dyn Write) -> Result<()>
             let layers = gpu.map_or(0, |_| loading.layers.unwrap_or(usize::MAX));
             let first = (model.config().n_layer + 1).saturating_sub(layers);
             let is_there = |block: Option<usize>| block.map_or(layers > 0, |block| block >= first);
-            let here = Cost::of(&file, model.config(), &|block| !is_there(block));
-            let there = gpu.map(|limits| Share { cost: Cost::of(&file, model.config(), &is_there), limits });
+            let width = args.bits.or(model.widths().last().copied());
+            let planes = model.any_precision().zip(width);
+            let cost = |counts: &dyn Fn(Option<usize>) -> bool| Cost::of(&file, model.config(), planes, counts);
+            let here = cost(&|block| !is_there(block));
+            let there = gpu.map(|limits| Share { cost: cost(&is_there), limits });
             let there = there.filter(|_| layers > 0);
             // Nothing of the processor counts where it runs nothing.
             let machine = (here != Cost::default()).then(|| Machine::new(threads)).transpose()?;

@@ -204,6 +204,11 @@ fn shown_path(path: &Path) -> String {
 }
 
 impl Args {
+    /// The model as it is loaded: on a GPU at the widths that are asked for.
+    pub(super) fn loading(&self) -> ModelArgs {
+        ModelArgs { widths: self.bits.clone(), ..self.model.clone() }
+    }
+
     /// The widths asked for, each once; what a table of them cannot be together with is refused.
     pub(super) fn widths(&self) -> Result<Vec<u8>> {
         let mut widths: Vec<u8> = Vec::new();

@@ -63,7 +63,7 @@ fn evaluate(args: &Args) -> Result<()> {
     inputs::add(&args.model.model);
     let out = target.map(|t| OutFile::create(t, OPTION)).transpose()?;
     interrupt::listen();
-    let loaded = load_for_texts(&args.model)?;
+    let loaded = load_for_texts(&args.loading())?;
     if let Some(target) = target {
         inputs::spare(target, OPTION)?;
     }

@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
     let tasks = read(&args.tasks, bytes, &from)?;
     inputs::add(&args.model.model);
     interrupt::listen();
-    let loaded = load_for_texts(&args.model)?;
+    let loaded = load_for_texts(&args.loading())?;
     let parallel = args.tasks.parallel.max(4);
     let options = TaskOptions {
         n_ctx: args.ctx_size.unwrap_or(512).saturating_mul(parallel),

@@ -241,10 +241,15 @@ impl Args {
         self.chat.conversation || (silent && io::stdin().is_terminal())
     }
 
-    /// The model as it is loaded: with its heads where these draft.
+    /// The model as it is loaded: with its heads where these draft, and on a GPU at the widths of the text and its
+    /// drafts. In a chat these may change.
     pub(super) fn loading(&self) -> ModelArgs {
         let source = &self.drafts.source;
-        ModelArgs { mtp: source.by_heads(), drafter: source.drafter(), ..self.model.clone() }
+        let widths = match self.bits {
+            Some(bits) if !self.chats() => [bits].into_iter().chain(source.draft_bits).collect(),
+            _ => Vec::new(),
+        };
+        ModelArgs { mtp: source.by_heads(), drafter: source.drafter(), widths, ..self.model.clone() }
     }
 
     /// The reverse prompts, with their escapes replaced as those of the prompt are.

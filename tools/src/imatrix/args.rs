@@ -263,6 +263,7 @@ impl Args {
             packing: self.packing.clone(),
             mtp: false,
             drafter: None,
+            widths: Vec::new(),
             overrides: self.overrides.clone(),
             adapters: AdapterArgs::default(),
             cache_type_k: TypeId::F16,

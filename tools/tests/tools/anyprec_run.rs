@@ -75,6 +75,29 @@ fn a_width_is_chosen_when_the_program_runs() {
 }
 
 #[test]
+fn the_roofline_counts_the_planes_of_the_width_in_use() {
+    let ap = model().join("ap.gguf");
+    let inspected = Command::new(env!("CARGO_BIN_EXE_rinspect")).arg("--json").arg(&ap).output().unwrap();
+    let inspected: Value = serde_json::from_slice(&inspected.stdout).unwrap();
+    let described = &inspected["any_precision"];
+    let run_bytes = |width: usize| described["widths"][width - 1]["run_bytes"].as_f64().unwrap();
+    let counted = |options: &[&str]| {
+        let args = ["--roofline", "-p", "0", "-n", "1", "-r", "1", "-t", "1", "-o", "json", "-m"];
+        let mut command = tool::command(env!("CARGO_BIN_EXE_rbench"));
+        let output = command.args(args).arg(&ap).args(options).output().unwrap();
+        let rows: Value = serde_json::from_str(&tool::stdout(output)).unwrap();
+        let number = |key: &str| rows[0][key].as_f64().unwrap();
+        [number("weight_bytes_per_token"), number("quantized_macs_per_token")]
+    };
+    let [all, macs] = counted(&[]);
+    assert_eq!(counted(&["--bits", "3"]), [all, macs]);
+    for (width, bits) in [(1, "1"), (2, "2")] {
+        assert_eq!(counted(&["--bits", bits]), [all - (run_bytes(3) - run_bytes(width)), macs]);
+    }
+    assert_eq!(macs, described["weights"].as_f64().unwrap());
+}
+
+#[test]
 fn a_width_that_is_not_there_is_refused() {
     let ap = model().join("ap.gguf");
     let text = error(&ap, &["-p", "x", "--bits", "5"]);

@@ -72,7 +72,7 @@ impl WidthFootprint {
 
 /// The options with which `path` is loaded.
 pub fn options(args: &Args, path: &Path) -> ModelArgs {
-    ModelArgs { model: path.to_owned(), ..args.model.clone() }
+    ModelArgs { model: path.to_owned(), ..args.loading() }
 }
 
 /// Loads a file only to see whether it can be run: nothing is copied into other layouts.

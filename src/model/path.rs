@@ -15,7 +15,7 @@ pub enum NumberPath {
     /// Widely linear weights: 8-bit activations in blocks of 64, with exact integer sums. It multiplies, and rounds
     /// activations. Models without such weights refuse it.
     I8,
-    /// Products on a GPU with activations in half precision, of ternary weights in blocks and of Q4_0, as TriRun and
+    /// Products on a GPU with activations in half precision, of ternary weights and of Q4_0, as TriRun and
     /// MARLIN compute them. Their bits are neither the processor's nor those of another generation of GPUs; on one GPU
     /// no batch changes them. All else is as it always is.
     Fast,

@@ -219,7 +219,7 @@ fn logits(file: &ModelFile, number_path: NumberPath, n_ubatch: usize) -> Vec<f32
 
 #[test]
 fn activations_in_half_precision_are_near_and_no_batch_changes_their_bits() {
-    let types = if is_long() { &["TQ2_0", "Q4_0"][..] } else { &["Q4_0"] };
+    let types = if is_long() { &["TQ2_0", "Q4_0", "I2_S", "TL1", "TL2"][..] } else { &["Q4_0", "I2_S"] };
     for ty in types {
         let file = file(TRILM, ty);
         let exact = logits(&file, NumberPath::default(), 3);

@@ -4,7 +4,7 @@
 use trine_formats::types::{TypeId, tq1_0};
 
 use super::sparse::{self, Sparse};
-use super::{PackError, Shape, fast, marlin, trirun};
+use super::{PackError, Shape, fast, marlin, rows, trirun};
 use crate::fast::{Scales, WeightFormat, Weights, is_sparse_shape};
 
 /// A matrix for an f16 product. Its columns are the file's rows.
@@ -12,7 +12,7 @@ use crate::fast::{Scales, WeightFormat, Weights, is_sparse_shape};
 pub struct Coded {
     /// Codes, in the layout of their kind.
     pub codes: Vec<u32>,
-    /// Scales of groups.
+    /// Scales of groups, or of columns.
     pub scales: Vec<u16>,
 }
 
@@ -20,11 +20,16 @@ pub struct Coded {
 const BLOCKS: usize = 4;
 const GROUP: usize = BLOCKS * 18;
 
+/// One in half precision.
+const ONE: u16 = 0x3c00;
+
 /// The kind of codes and of scales that a matrix has in the file; `None` for a type without an f16 product. Q4_0 whose
-/// blocks share a scale by fours (`rquantize --group 128`) has MARLIN's groups of 128.
+/// blocks share a scale by fours (`rquantize --group 128`) has MARLIN's groups of 128. Types with one scale for the whole
+/// tensor have ones here: that scale is in single precision, and what is multiplied by it is the product's sums.
 pub fn kind(ty: TypeId, data: &[u8], columns: usize) -> Option<(Weights, Scales)> {
     match ty {
         TypeId::TQ1_0 | TypeId::TQ2_0 => Some((Weights::TwoBits, Scales::Groups(256))),
+        TypeId::I2_S | TypeId::TL1 | TypeId::TL2 => Some((Weights::TwoBits, Scales::Columns)),
         TypeId::Q4_0 if shares_scales(data, columns) => Some((Weights::FourBits, Scales::Groups(32 * BLOCKS))),
         TypeId::Q4_0 => Some((Weights::FourBits, Scales::Groups(32))),
         _ => None,
@@ -87,7 +92,8 @@ pub fn bytes(form: WeightFormat, rows: usize, columns: usize) -> Result<Vec<usiz
     Ok(vec![codes, shape.size([groups, tiles[1], 128])?])
 }
 
-/// Lays out `rows` x `columns` weights, as the file has them.
+/// Lays out `rows` x `columns` weights, as the file has them; those of types with one scale for the whole tensor as
+/// [`rows::two_bits`] takes them.
 ///
 /// # Errors
 /// A type that has no such layout, data of another length, a matrix beyond all memory.
@@ -96,6 +102,11 @@ pub fn pack(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Code
         let name = ty.to_string();
         return Err(PackError::Type { name });
     };
+    if kept == Scales::Columns {
+        let codes = turned_rows(data, rows, columns)?;
+        let scales = vec![ONE; rows.next_multiple_of(64)];
+        return Ok(Coded { codes: trirun::pack_pairs(&codes, columns, rows)?, scales });
+    }
     let Turned { codes, mut scales, mut groups } = turned(ty, data, rows, columns)?;
     if kept == Scales::Groups(32 * BLOCKS) {
         groups /= BLOCKS;
@@ -155,6 +166,18 @@ fn turned(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Turned
     Ok(Turned { codes, scales, groups: blocks })
 }
 
+/// The codes of rows of two bits, with the columns of the file as rows.
+fn turned_rows(data: &[u8], rows: usize, columns: usize) -> Result<Vec<u8>, PackError> {
+    let shape = Shape { what: "two-bit rows", rows, columns };
+    let mut codes = vec![0; shape.size([rows, columns])?];
+    rows::each_row(data, shape, |row, of_row| {
+        for (column, code) in of_row.iter().enumerate() {
+            codes[column * rows + row] = (code + 1) as u8;
+        }
+    })?;
+    Ok(codes)
+}
+
 /// The codes of a block and its scale, as the type's file of the formats draws it.
 fn of_block(ty: TypeId, block: &[u8]) -> ([u8; 256], u16) {
     let mut codes = [0; 256];
@@ -193,6 +216,31 @@ mod tests {
             for (i, weight) in decoded.iter().enumerate() {
                 assert_eq!((f32::from(codes[i]) - zero) * scale, *weight, "{ty} {i}");
             }
+        }
+    }
+
+    /// Rows that end within a block, of a number that is no whole tile.
+    #[test]
+    fn rows_of_two_bits_are_turned_and_their_scales_are_one() {
+        let (rows, columns) = (70, 200);
+        let code = |row: usize, column: usize| ((row * 5 + column * 7 + column / 3) % 3) as u8;
+        let mut data = vec![0; rows * 2 * 32];
+        for (row, data) in data.chunks_exact_mut(64).enumerate() {
+            for column in 0..columns {
+                let (block, e) = (column / 128, column % 128);
+                data[32 * block + e % 32] |= code(row, column) << (6 - 2 * (e / 32));
+            }
+        }
+        let turned: Vec<u8> = (0..columns).flat_map(|c| (0..rows).map(move |r| code(r, c))).collect();
+        for ty in [TypeId::I2_S, TypeId::TL1, TypeId::TL2] {
+            let packed = pack(ty, &data, rows, columns).expect("a layout");
+            assert_eq!(packed.codes, trirun::pack_pairs(&turned, columns, rows).expect("codes"));
+            assert_eq!(packed.scales, vec![ONE; 128]);
+            let form = form(ty, &data, rows, columns, true).expect("a form");
+            assert_eq!(form, WeightFormat::Dense(Weights::TwoBits, Scales::Columns));
+            let sizes = [4 * packed.codes.len(), 2 * packed.scales.len()];
+            assert_eq!(bytes(form, rows, columns), Ok(sizes.to_vec()));
+            assert!(pack(ty, &data[1..], rows, columns).is_err());
         }
     }
 

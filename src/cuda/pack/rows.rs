@@ -188,24 +188,38 @@ pub fn ternary(data: &TernaryData) -> Result<TiledRows, TernaryRowsError> {
 /// # Errors
 /// Data of another length, a matrix beyond all memory.
 pub fn two_bits(data: &[u8], rows: usize, columns: usize) -> Result<TiledRows, PackError> {
-    const BLOCK: usize = 128;
-    const BYTES: usize = 32;
     let shape = Shape { what: "two-bit rows", rows, columns };
-    let of_row = columns.div_ceil(BLOCK) * BYTES;
-    shape.expect(data.len(), shape.size([rows, of_row])?)?;
     let blocks = columns.div_ceil(TERNARY);
     let mut packed = TiledRows::empty(shape, shape.size([blocks, TERNARY / 16])?, 0)?;
     let mut codes = vec![0i8; blocks * TERNARY];
+    each_row(data, shape, |row, of_row| {
+        codes[..columns].copy_from_slice(of_row);
+        let blocks = codes.as_chunks::<TERNARY>().0.iter();
+        packed.put(row, blocks.flat_map(planes), std::iter::empty());
+    })?;
+    Ok(packed)
+}
+
+/// Calls `with` with the number and the weights, -1 to 2, of each row of [`two_bits`].
+///
+/// # Errors
+/// Data of another length.
+pub(super) fn each_row(data: &[u8], shape: Shape, mut with: impl FnMut(usize, &[i8])) -> Result<(), PackError> {
+    const BLOCK: usize = 128;
+    const BYTES: usize = 32;
+    let Shape { rows, columns, .. } = shape;
+    let of_row = columns.div_ceil(BLOCK) * BYTES;
+    shape.expect(data.len(), shape.size([rows, of_row])?)?;
+    let mut codes = vec![0i8; columns];
     for (row, data) in data.chunks_exact(of_row.max(1)).enumerate() {
-        for (column, code) in codes[..columns].iter_mut().enumerate() {
+        for (column, code) in codes.iter_mut().enumerate() {
             let (block, e) = (column / BLOCK, column % BLOCK);
             let byte = data[block * BYTES + e % BYTES];
             *code = (byte >> (6 - 2 * (e / BYTES)) & 3) as i8 - 1;
         }
-        let blocks = codes.as_chunks::<TERNARY>().0.iter();
-        packed.put(row, blocks.flat_map(planes), std::iter::empty());
+        with(row, &codes);
     }
-    Ok(packed)
+    Ok(())
 }
 
 /// Why a ternary matrix cannot be laid out.

@@ -45,7 +45,7 @@ pub(super) enum Layout<'a> {
     Rows(Matrix<'a>),
     /// For products of half floats.
     Halves(Matrix<'a>),
-    /// For products of activations in half precision: codes, and scales of groups.
+    /// For products of activations in half precision: codes, and scales of groups or of columns.
     Coded(Matrix<'a>),
     /// The same where two of four weights are there: values, metadata, and scales of groups.
     Pruned(Matrix<'a>),
@@ -202,7 +202,7 @@ impl<'a> Store<'a> {
         matrix: Matrix<'a>,
         pruned: bool,
     ) -> Result<Option<Placed>, ProgramError> {
-        let Matrix { ty, rows, columns, data, .. } = matrix;
+        let Matrix { ty, rows, columns, data, scale, .. } = matrix;
         let Some(form) = coded::form(ty, data, rows, columns, pruned) else {
             return Ok(None);
         };
@@ -213,14 +213,7 @@ impl<'a> Store<'a> {
             WeightFormat::Dense(..) => Layout::Coded(matrix),
             WeightFormat::Sparse(_) => Layout::Pruned(matrix),
         };
-        Ok(Some(Placed {
-            ty,
-            rows,
-            columns,
-            memory: self.add(memories, layout, &bytes),
-            scale: 1.0,
-            halves: Some(form),
-        }))
+        Ok(Some(Placed { ty, rows, columns, memory: self.add(memories, layout, &bytes), scale, halves: Some(form) }))
     }
 
     /// A table whose rows are decoded: the kernel and the number of its memory.

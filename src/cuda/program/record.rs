@@ -303,7 +303,13 @@ impl<'a> Recorder<'a> {
             return *to;
         }
         let to = self.values.len();
+        let scale = placed.scale;
+        let scaled = placed.halves.is_some() && scale != 1.0;
         self.values.push(Value { quants: Some(quants), ..self.values[x.0] });
+        if scaled {
+            // Kernels in half precision know scales in half precision alone.
+            self.scale(to, scale);
+        }
         self.forms.push((x.0, quants, to));
         self.operations.push(Operation::Quantize { from: x.0, quants, to });
         to

@@ -70,6 +70,13 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// Cosine and sine of every pair at a position, by those of the rotation itself.
+    pub fn pairs(self, position: usize, of: &dyn Fn(usize) -> Vec<(f32, f32)>) -> Vec<(f32, f32)> {
+        let block = self.block.max(1);
+        let turned = |(cos, sin): (f32, f32)| (cos, if self.back { -sin } else { sin });
+        of(position / block * block).into_iter().map(turned).collect()
+    }
+
     /// The factors of the positions of some rows.
     pub fn table(self, rope: &Rope, positions: &[usize]) -> Table {
         let block = self.block.max(1);

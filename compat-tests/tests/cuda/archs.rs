@@ -79,6 +79,8 @@ const RUN: &[&str] = &[
     "deepseek2-moe",
     "deepseek2-ocr-long",
     "deepseek32-moe",
+    "deepseek4-long",
+    "deepseek4-moe",
     "dots1-moe",
     "dots3note-moe",
     "dream-dense",
@@ -117,6 +119,7 @@ const RUN: &[&str] = &[
     "granitemoe-dense",
     "granitemoe-moe",
     "granitemoe-shared",
+    "graniteswitch-long",
     "grok-moe",
     "grovemoe-moe",
     "hrm_text-dense",
@@ -130,6 +133,7 @@ const RUN: &[&str] = &[
     "jais2-dense",
     "jamba-dense",
     "jamba-long",
+    "kimi-k3-moe",
     "kimi-linear-long",
     "kimi-linear-moe",
     "laguna-long",
@@ -209,6 +213,8 @@ const RUN: &[&str] = &[
     "qwen3tts-dense",
     "qwen3vl-dense",
     "qwen3vlmoe-moe",
+    "qwen4exp-long",
+    "qwen4exp-moe",
     "refact-dense",
     "refact-moe",
     "rnd1-moe",
@@ -236,18 +242,23 @@ const SHORT: usize = 10;
 /// Models with gates of heads, xIELU, slopes, clamps, caps of scores, sinks beside a gate of OpenAI's, parts of rows,
 /// matrices of heads, attention in both directions, several residual streams, gates by the soft-plus and within limits,
 /// factors by position, rows that are divided, and streams that are predicted.
-/// and with scans, lightning attention, delta rules and RWKV's recurrence.
+/// and with scans, lightning attention, delta rules and RWKV's recurrence; adapters that tokens switch on, embeddings of
+/// n-grams, streams that are blended, and compressed keys.
 const RARE: &[&str] = &[
     "afmoe-moe",
     "apertus-long",
     "bloom-dense",
     "deepseek2-long",
+    "deepseek4-long",
+    "deepseek4-moe",
     "dream-dense",
     "gemma2-dense",
     "gemma3n-short",
     "gpt-oss-moe",
+    "graniteswitch-long",
     "hrm_text-dense",
     "hy_v4-moe",
+    "kimi-k3-moe",
     "laguna-moe",
     "llama4-moe",
     "maple-moe",
@@ -263,6 +274,8 @@ const RARE: &[&str] = &[
     "olmo-dense",
     "plm-long",
     "qwen35-dense",
+    "qwen4exp-long",
+    "qwen4exp-moe",
     "rwkv7-long",
 ];
 

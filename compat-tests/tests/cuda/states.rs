@@ -4,12 +4,13 @@
 use trine::model::Weights;
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, StepOptions};
+use trine_compat_tests::models;
 use trine_compat_tests::ptx::Emulated;
-use trine_testkit::sha256;
+use trine_testkit::{is_long, sha256};
 
 use super::archs::made_as;
 use super::devices::{ALL, MUCH, on_gpus};
-use super::model::on_gpu;
+use super::model::{hashes, on_gpu};
 use trine::kv::Sequence;
 
 /// The hashes of the logits of a conversation with an engine for so many sequences at a time.
@@ -58,12 +59,20 @@ fn parts_of(count: usize) -> Vec<Vec<String>> {
 
 #[test]
 fn sequences_keep_their_states_apart_wherever_they_lie() {
-    // convolutions and scans beside attention, and alone
-    for (name, layers) in [("mamba2-dense", usize::MAX), ("granitehybrid-long", 2)] {
+    // convolutions and scans beside attention, and alone; n-grams; compressed keys
+    let all = usize::MAX;
+    let several: &[usize] = &[16, 1, 2];
+    let models = [
+        ("mamba2-dense", all, several),
+        ("granitehybrid-long", 2, several),
+        ("qwen4exp-long", all, &[1]),
+        ("deepseek4-long", all, &[2]),
+    ];
+    for (name, layers, several) in models {
         let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
         let expected = conversation(&model, 16);
         assert_eq!(expected.len(), 22);
-        for sequences in [16, 1, 2] {
+        for &sequences in several {
             let found = conversation(&on_gpu(&file, Emulated::new().expect("PTX"), layers), sequences);
             assert_eq!(found, expected, "{name}, {sequences} sequences at a time");
         }
@@ -90,4 +99,30 @@ fn states_on_a_gpu_are_not_saved() {
     saved(&model).expect("bytes");
     let refused = saved(&on_gpu(&file, Emulated::new().expect("PTX"), usize::MAX)).expect_err("a refusal");
     assert!(refused.to_string().contains("--device cpu"), "{refused}");
+}
+
+/// A text that is longer than windows and blocks, in pieces.
+#[test]
+fn compressed_keys_of_a_long_text() {
+    let (model, file) = made_as("deepseek4-long.txt", "F16").expect("a model");
+    // One block of four positions behind the window, or one of 128 too.
+    let tokens: Vec<u32> = (0..if is_long() { 141 } else { 39 }).map(|i| (i * 37 + 3) % 128).collect();
+    let expected = models::logits_sha256(&model, &tokens).expect("logits");
+    let found = hashes(&on_gpu(&file, Emulated::new().expect("PTX"), usize::MAX), &tokens, 7);
+    assert_eq!(found, expected);
+}
+
+/// Adapters that tokens switch on, and what the processor hands over of them, with any layers on a GPU.
+#[test]
+fn adapters_are_switched_on_by_the_processor() {
+    let (model, file) = made_as("graniteswitch-long.txt", "F16").expect("a model");
+    // 18, 152 and 26 switch adapters on.
+    let tokens = [3, 18, 60, 5, 152, 7, 8, 26, 9, 100, 18, 4];
+    let expected = models::logits_sha256(&model, &tokens).expect("logits");
+    for layers in [usize::MAX, 2] {
+        let found = hashes(&on_gpu(&file, Emulated::new().expect("PTX"), layers), &tokens, 5);
+        assert_eq!(found, expected, "{layers} layers");
+    }
+    let model = on_gpus(&file, &[MUCH; 2], &[1.0, 1.0], ALL).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(hashes(&model, &tokens, 5), expected, "two GPUs");
 }

@@ -147,3 +147,77 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     out[((u64)token * heads + head) * value_size + i] = (float)sum;
   }
 }
+
+// One head of one token, which attends to the last `window` positions, and to a compressed key for each block of `ratio` positions up to
+// its own, in the place of the values of the block's last position. Keys are values. Scores stand in `work`, a row of `stride` floats for
+// each head and token: whole groups of four cells from that on in which the window begins, and behind them the compressed keys.
+//
+// The order is that of attend, the window first; its total is added by one thread.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attend_compressed(const float *q, const u16 *keys, const u16 *compressed, const uint2 *places, const u32 *tables, float *work,
+                      float *out, float scale, int window, int ratio, int heads, int size, int stride, int row, int shift, int first,
+                      int sunk, const float *sinks, const u64 *powers) {
+  __shared__ Exchange<THREADS> shared;
+  extern __shared__ float query[];
+  const int head = blockIdx.x, token = first + blockIdx.y;
+  const uint2 place = places[token];
+  const int end = place.y + 1, begin = max(0, end - window), from = begin / 4 * 4;
+  const int in_window = (end - from + 3) / 4 * 4, cells = in_window + end / ratio, mask = (1 << shift) - 1;
+  tables += (u64)place.x * row;
+  work += ((u64)blockIdx.y * heads + head) * stride;
+  for (int i = threadIdx.x; i < size; i += THREADS)
+    query[i] = half_value(half_bits(q[((u64)token * heads + head) * size + i]));
+  __syncthreads();
+  float most = __uint_as_float(0xff800000);
+  for (int i = threadIdx.x; i < cells; i += THREADS) {
+    const bool own = i < in_window;
+    const int cell = own ? from + i : (i - in_window + 1) * ratio - 1;
+    float w = __uint_as_float(0xff800000);
+    if (!own || cell >= begin && cell < end) {
+      const u32 *key = (const u32 *)((own ? keys : compressed) + place_of(tables[cell >> shift], cell & mask, 0, 1, shift, size));
+      double score = 0.0;
+      for (int j = 0; j < size / 2; ++j) {
+        const u32 both = key[j];
+        score = __dadd_rn(score, (double)__fmul_rn(half_value(both), query[2 * j]));
+        score = __dadd_rn(score, (double)__fmul_rn(half_value(both >> 16), query[2 * j + 1]));
+      }
+      w = (float)score;
+    }
+    work[i] = w = __fadd_rn(__fmul_rn(w, scale), 0.0f);
+    most = w > most ? w : most;
+  }
+  most = largest<THREADS>(shared, most);
+  if (sunk)
+    most = most > sinks[head] ? most : sinks[head];
+  for (int i = threadIdx.x; i < cells; i += THREADS)
+    work[i] = pexp(__fsub_rn(work[i], most));
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    double total = 0.0;
+    for (int i = 0; i < cells; i += 4) {
+      float e[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        e[j] = i + j < cells ? work[i + j] : 0.0f;
+      total = __dadd_rn(total, (double)__fadd_rn(__fadd_rn(e[0], e[1]), __fadd_rn(e[2], e[3])));
+    }
+    if (sunk)
+      total = __dadd_rn(total, (double)expf_of(__fsub_rn(sinks[head], most), powers));
+    shared.values[0] = (float)__ddiv_rn(1.0, total);
+  }
+  __syncthreads();
+  const float inverse = shared.values[0];
+  for (int i = threadIdx.x; i < size; i += THREADS) {
+    double sum = 0.0;
+    for (int j = 0; j < cells; ++j) {
+      const bool own = j < in_window;
+      const int cell = own ? from + j : (j - in_window + 1) * ratio - 1;
+      if (own && cell >= end)
+        continue;
+      const u16 *value = (own ? keys : compressed) + place_of(tables[cell >> shift], cell & mask, 0, 1, shift, size);
+      const float p = half_value(half_bits(__fmul_rn(work[j], inverse)));
+      sum = __dadd_rn(sum, (double)__fmul_rn(p, half_value(value[i])));
+    }
+    out[((u64)token * heads + head) * size + i] = (float)sum;
+  }
+}

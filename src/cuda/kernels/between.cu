@@ -63,6 +63,28 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   gate[i] = __fmul_rn(s < limit ? s : limit, y > -limit ? y : -limit);
 }
 
+// The root of the soft-plus.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    root_of_softplus(float *x, const u64 *powers, const u64 *logs, int count) {
+  const u64 i = element();
+  if (i < count)
+    x[i] = __fsqrt_rn(softplus(x[i], powers, logs));
+}
+
+// tanh(x / bound) * bound
+INLINE float bounded(float x, float inverse, float bound) { return __fmul_rn(tanh_of(__fmul_rn(x, inverse)), bound); }
+
+// SiLU whose factor x is bounded, times `up`, which is bounded where its bound is above zero. The inverses are those of the bounds.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    bounded_silu(float *gate, const float *up, const u64 *powers, float bound, float inverse, float up_bound, float up_inverse,
+                 int count) {
+  const u64 i = element();
+  if (i >= count)
+    return;
+  const float x = gate[i], y = up_bound > 0.0f ? bounded(up[i], up_inverse, up_bound) : up[i];
+  gate[i] = __fmul_rn(__fmul_rn(bounded(x, inverse, bound), sigmoid(x, powers)), y);
+}
+
 // The root of the sum of a row's squares, which are added in double precision and in order.
 INLINE float length_of(const float *x, int n) {
   double sum = 0.0;
@@ -232,4 +254,69 @@ extern "C" __global__ void __launch_bounds__(THREADS) number_heads(u32 *numbers,
   const u64 i = element();
   if (i < count)
     numbers[i] = (u32)(i % heads);
+}
+
+// The sum of every row of n elements, in double precision and in order: number `stream` of its `streams`. A thread for each row.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    sum_row(const float *x, float *sums, int n, int streams, int stream, int count) {
+  const u64 row = element();
+  if (row >= count)
+    return;
+  double sum = 0.0;
+  for (int i = 0; i < n; ++i)
+    sum = __dadd_rn(sum, (double)x[row * n + i]);
+  sums[row * streams + stream] = (float)sum;
+}
+
+// The soft-max of every row of n numbers: groups of four by the polynomial, each added as (e0 + e1) + (e2 + e3), what is left by libm's
+// exponential, the total in double precision. A thread for each row.
+extern "C" __global__ void __launch_bounds__(THREADS) soft_max_rows(float *x, const u64 *powers, int n, int count) {
+  const u64 row = element();
+  if (row >= count)
+    return;
+  x += row * n;
+  float most = __uint_as_float(0xff800000), four = 0.0f, two = 0.0f;
+  for (int i = 0; i < n; ++i)
+    most = x[i] > most ? x[i] : most;
+  double total = 0.0;
+  const int whole = n / 4 * 4;
+  for (int i = 0; i < n; ++i) {
+    const float below = __fsub_rn(x[i], most), e = i < whole ? pexp(below) : expf_of(below, powers);
+    x[i] = e;
+    if (i >= whole)
+      total = __dadd_rn(total, (double)e);
+    else if (i % 2 == 0)
+      two = e;
+    else if (i % 4 == 1)
+      four = __fadd_rn(two, e);
+    else
+      total = __dadd_rn(total, (double)__fadd_rn(four, __fadd_rn(two, e)));
+  }
+  const float inverse = (float)__ddiv_rn(1.0, total);
+  for (int i = 0; i < n; ++i)
+    x[i] = __fmul_rn(x[i], inverse);
+}
+
+// y += x times number `stream` of its row's `streams`, rows of n elements; the first stream is added to zero.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    blend(float *y, const float *x, const float *weights, int n, int streams, int stream, int count) {
+  const u64 i = element();
+  if (i < count)
+    y[i] = __fadd_rn(stream > 0 ? y[i] : 0.0f, __fmul_rn(x[i], weights[i / n * streams + stream]));
+}
+
+// The root, with the sign, of the dot product of every n elements of x and of y, times `inverse`; its magnitude is at least 1e-6 before
+// the root, and 0 stays 0. Products in single, sums in double precision and in order.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rooted_dots(const float *x, const float *y, float *out, float inverse, int n, int count) {
+  const u64 at = element();
+  if (at >= count)
+    return;
+  double sum = 0.0;
+  for (int i = 0; i < n; ++i)
+    sum = __dadd_rn(sum, (double)__fmul_rn(x[at * n + i], y[at * n + i]));
+  const float dot = __fmul_rn((float)sum, inverse), magnitude = __uint_as_float(__float_as_uint(dot) & 0x7fffffff);
+  const float least = __uint_as_float(0x358637bd);
+  const float root = __fsqrt_rn(magnitude > least ? magnitude : least);
+  out[at] = __fmul_rn(dot > 0.0f ? 1.0f : dot < 0.0f ? -1.0f : 0.0f, root);
 }

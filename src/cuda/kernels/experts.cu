@@ -11,7 +11,7 @@ constexpr int MOST = 1024;
 #define LEAST_SUM __uint_as_float(0x38800000)
 
 // From scores to probabilities.
-enum Gating { SOFT_MAX, SIGMOID, SOFT_MAX_OF_CHOSEN };
+enum Gating { SOFT_MAX, SIGMOID, SOFT_MAX_OF_CHOSEN, ITSELF };
 // What experts are chosen by.
 enum Claim { PROBABILITIES, SCORES, SIGMOIDS };
 
@@ -241,6 +241,37 @@ extern "C" __global__ void __launch_bounds__(THREADS) list_chosen(const u32 *cho
       list[(u64)(next[i] / 8) * TILE + 1 + next[i] % 8] = NOBODY;
   for (int tile = shared[THREADS - 1] + threadIdx.x; tile < tiles; tile += THREADS)
     list[(u64)tile * TILE] = NOBODY;
+}
+
+// The experts of every token by its number in the vocabulary, `used` of them, with weights of their probabilities. A thread for each token.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    choose_by_token(const float *probabilities, const u32 *tokens, const u32 *table, u32 *chosen, float *weights, int experts, int used,
+                    int normalize, float scale, int count) {
+  const u64 token = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (token >= count)
+    return;
+  probabilities += token * experts;
+  table += (u64)tokens[token] * used;
+  double sum = 0.0;
+  for (int i = 0; i < used; ++i)
+    sum = __dadd_rn(sum, (double)probabilities[table[i]]);
+  float divisor = 1.0f;
+  if (normalize)
+    divisor = (float)sum > LEAST_SUM ? (float)sum : LEAST_SUM;
+  // A quotient by 1 and a product with 1 are exact.
+  for (int i = 0; i < used; ++i) {
+    chosen[token * used + i] = table[i];
+    weights[token * used + i] = __fmul_rn(__fdiv_rn(probabilities[table[i]], divisor), scale);
+  }
+}
+
+// Numbers of experts that are given as floats, one for each token, each with a weight of 1.
+extern "C" __global__ void __launch_bounds__(THREADS) take_choice(const float *given, u32 *chosen, float *weights, int count) {
+  const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+  if (i >= count)
+    return;
+  chosen[i] = __float2int_rz(given[i]);
+  weights[i] = 1.0f;
 }
 
 // Multiplies the rows of places, of n elements each, by the factors of their experts.

@@ -313,3 +313,133 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8)
     __syncthreads();
   }
 }
+
+// Rows of a table for the n-grams that end with each token, one for each head: the exclusive or of the last tokens, each times the
+// multiplier of its distance, by the head's number of rows, behind the rows before the head's. Heads of one length, `of_length`, follow
+// each other, the shortest first. From the `end` of a text on, and before the first token, all is that token. A state has the last
+// tokens, the latest first, each plus one.
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
+    ngram_rows(const u32 *tokens, const u64 *multipliers, const u64 *of_heads, u32 *out, u32 end, int of_length, int heads,
+               OF_SEQUENCES) {
+  const int head = blockIdx.x * THREADS + threadIdx.x, t = blockIdx.y;
+  if (head >= heads)
+    return;
+  const Sequence s = sequence_at(STATES, places, t);
+  u64 hash = (u64)tokens[t] * multipliers[0];
+  bool ended = false, within = true;
+  int before = 0;
+  for (int back = 1; back <= head / of_length + 1; ++back) {
+    within = within && follows(places, t - back + 1);
+    before += within;
+    const u32 one_more = within ? tokens[t - back] + 1 : (u32)__float2int_rz(s.before(back - 1 - before));
+    ended = ended || one_more == 0 || one_more == end + 1;
+    hash ^= (u64)(ended ? end : one_more - 1) * multipliers[back];
+  }
+  out[(u64)t * heads + head] = (u32)(hash % of_heads[2 * head + 1] + of_heads[2 * head]);
+}
+
+// The last `kept` tokens, the latest first, each plus one: the new state.
+extern "C" __global__ void __launch_bounds__(THREADS, 8) keep_tokens(const u32 *tokens, int kept, OF_SEQUENCES) {
+  const int t = blockIdx.y;
+  if (threadIdx.x > 0 || follows(places, t))
+    return;
+  const Sequence s = sequence_from(STATES, places, t, rows);
+  const int count = s.end - s.first;
+  for (int i = kept - 1; i >= 0; --i)
+    s.state[i] = i < count ? __fadd_rn((float)tokens[s.end - 1 - i], 1.0f) : s.before(i - count);
+}
+
+// Position i of those that make the key of the block that ends with row t, of which the first `ratio` are the block's before where
+// blocks overlap: where its values and biased scores are, or nothing for a position before the first one.
+struct Blocks {
+  const float *values, *scores, *biases;
+  int width, ratio, kept, position, row, before;
+  Sequence s;
+
+  // The score, or minus infinity.
+  INLINE float score(int at, int offset) const {
+    const int back = position - at;
+    if (at < 0)
+      return __uint_as_float(0xff800000);
+    if (back <= before)
+      return __fadd_rn(scores[(u64)(row - back) * width + offset], biases[(u64)(at % ratio) * width + offset]);
+    return s.before((u64)(kept + at % kept) * width + offset);
+  }
+
+  INLINE float value(int at, int offset) const {
+    const int back = position - at;
+    if (at < 0)
+      return 0.0f;
+    return back <= before ? values[(u64)(row - back) * width + offset] : s.before((u64)(at % kept) * width + offset);
+  }
+};
+
+// A key for each block of `ratio` positions, in the row of its last one, and zeros in others: the mean of the values of its positions,
+// element by element, weighed by the soft-max of their scores, to which a number for the place in the block is added. Where blocks
+// `overlap`, a position has two elements of each for one of a key: the first counts in the block behind its own. A state has values and
+// biased scores of the last positions, each at the place that is the remainder of its position.
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
+    compress(const float *values, const float *scores, const float *biases, const u64 *powers, float *keys, int size, int ratio,
+             int overlap, OF_SEQUENCES) {
+  const int e = blockIdx.x * THREADS + threadIdx.x, t = blockIdx.y;
+  if (e >= size)
+    return;
+  keys += (u64)t * size + e;
+  const int position = places[t].y;
+  if ((position + 1) % ratio != 0) {
+    *keys = 0.0f;
+    return;
+  }
+  const int width = overlap ? 2 * size : size, kept = overlap ? 2 * ratio : ratio, first = position + 1 - kept;
+  int before = 0;
+  while (before < kept - 1 && follows(places, t - before))
+    ++before;
+  const Blocks blocks = {values, scores, biases, width, ratio, kept, position, t, before, sequence_at(STATES, places, t)};
+  float most = __uint_as_float(0xff800000);
+  for (int i = 0; i < kept; ++i) {
+    const float score = blocks.score(first + i, e + (overlap && i >= ratio ? size : 0));
+    most = score > most ? score : most;
+  }
+  const int whole = kept / 4 * 4;
+  double total = 0.0;
+  float four = 0.0f, two = 0.0f;
+  for (int i = 0; i < kept; ++i) {
+    const float below = __fsub_rn(blocks.score(first + i, e + (overlap && i >= ratio ? size : 0)), most);
+    const float x = i < whole ? pexp(below) : expf_of(below, powers);
+    if (i >= whole)
+      total = __dadd_rn(total, (double)x);
+    else if (i % 2 == 0)
+      two = x;
+    else if (i % 4 == 1)
+      four = __fadd_rn(two, x);
+    else
+      total = __dadd_rn(total, (double)__fadd_rn(four, __fadd_rn(two, x)));
+  }
+  const float inverse = (float)__ddiv_rn(1.0, total);
+  double sum = 0.0;
+  for (int i = 0; i < kept; ++i) {
+    const int offset = e + (overlap && i >= ratio ? size : 0);
+    const float below = __fsub_rn(blocks.score(first + i, offset), most);
+    const float weight = __fmul_rn(i < whole ? pexp(below) : expf_of(below, powers), inverse);
+    sum = __dadd_rn(sum, (double)__fmul_rn(blocks.value(first + i, offset), weight));
+  }
+  *keys = (float)sum;
+}
+
+// Values and biased scores of the last `kept` positions: the new state of the blocks.
+extern "C" __global__ void __launch_bounds__(THREADS, 8)
+    keep_blocks(const float *values, const float *scores, const float *biases, int width, int ratio, int kept, OF_SEQUENCES) {
+  const int c = blockIdx.x * THREADS + threadIdx.x, t = blockIdx.y;
+  if (c >= width || follows(places, t))
+    return;
+  const Sequence s = sequence_from(STATES, places, t, rows);
+  float *both = s.state + (u64)kept * width;
+  for (int r = 0; s.fresh && r < kept; ++r)
+    s.state[(u64)r * width + c] = both[(u64)r * width + c] = 0.0f;
+  for (int row = max(s.first, s.end - kept); row < s.end; ++row) {
+    const int position = places[row].y;
+    s.state[(u64)(position % kept) * width + c] = values[(u64)row * width + c];
+    both[(u64)(position % kept) * width + c] =
+        __fadd_rn(scores[(u64)row * width + c], biases[(u64)(position % ratio) * width + c]);
+  }
+}

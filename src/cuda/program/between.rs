@@ -110,6 +110,12 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
+    /// The root of the soft-plus of `x`, in its place. `tables` are those of the exponential and of the logarithm.
+    pub fn root_of_softplus(&mut self, x: Span, tables: [&'a Powers; 2]) {
+        let tables = tables.map(|table| self.store.powers(&mut self.memories, table));
+        self.between(Between::RootOfSoftplus { x: x.0, tables }, Some(x));
+    }
+
     /// `x = tanh(x)`.
     pub fn tanh(&mut self, x: Span) {
         self.between(Between::Tanh { x: x.0 }, Some(x));
@@ -122,6 +128,22 @@ impl<'a> Recorder<'a> {
     pub fn limited_silu(&mut self, [gate, up]: [Span; 2], limit: f32) -> Result<(), ProgramError> {
         self.same_shape("a gate", gate, up)?;
         self.between(Between::LimitedSilu { gate: gate.0, up: up.0, limit }, Some(gate));
+        Ok(())
+    }
+
+    /// `tanh(gate / b) * b * sigmoid(gate)` times `up`, which is bounded likewise where the second bound is above zero.
+    ///
+    /// # Errors
+    /// Values of several shapes.
+    pub fn bounded_silu(
+        &mut self,
+        [gate, up]: [Span; 2],
+        bounds: [f32; 2],
+        powers: &'a Powers,
+    ) -> Result<(), ProgramError> {
+        self.same_shape("a gate", gate, up)?;
+        let powers = self.store.powers(&mut self.memories, powers);
+        self.between(Between::BoundedSilu { gate: gate.0, up: up.0, bounds, powers }, Some(gate));
         Ok(())
     }
 
@@ -225,6 +247,66 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
+    /// A row of `count` numbers for every row of `x`, for [`Recorder::sum_row`].
+    ///
+    /// # Errors
+    /// A value that no buffer holds.
+    pub fn sums_beside(&mut self, x: Span, count: usize) -> Result<Span, ProgramError> {
+        self.value(self.rows(x), count)
+    }
+
+    /// The sum of the elements of every row of `x` as column `column` of `sums`.
+    ///
+    /// # Errors
+    /// Values of several rows, a column that is not there.
+    pub fn sum_row(&mut self, x: Span, sums: Span, column: usize) -> Result<(), ProgramError> {
+        if self.rows(x) != self.rows(sums) || column >= self.columns(sums) {
+            return refuse(format!("sums of rows as column {column} of {}", self.columns(sums)));
+        }
+        self.between(Between::SumRow { x: x.0, sums: sums.0, stream: column }, Some(sums));
+        Ok(())
+    }
+
+    /// The soft-max of every row of `x`, in its place.
+    pub fn soft_max(&mut self, x: Span, powers: &'a Powers) {
+        let powers = self.store.powers(&mut self.memories, powers);
+        self.between(Between::SoftMax { x: x.0, powers }, Some(x));
+    }
+
+    /// The sum of `streams`, each times its column of `weights`, in order from zero.
+    ///
+    /// # Errors
+    /// Streams of several shapes, weights of another number.
+    pub fn blend(&mut self, streams: &[Span], weights: Span) -> Result<Span, ProgramError> {
+        let shape = |x: Span| (self.rows(x), self.columns(x));
+        let Some(&first) = streams.first().filter(|&&first| streams.iter().all(|&x| shape(x) == shape(first))) else {
+            return refuse(format!("a blend of {} streams", streams.len()));
+        };
+        if shape(weights) != (self.rows(first), streams.len()) {
+            return refuse(format!("{} weights of {} streams", self.columns(weights), streams.len()));
+        }
+        let to = self.value(self.rows(first), self.columns(first))?;
+        for (stream, x) in streams.iter().enumerate() {
+            self.between(Between::Blend { to: to.0, x: x.0, weights: weights.0, stream }, None);
+        }
+        Ok(to)
+    }
+
+    /// The root, with the sign, of the dot products of every `width` elements of `x` and of `y`.
+    ///
+    /// # Errors
+    /// Rows of several shapes, or that are no such parts.
+    pub fn rooted_dots(&mut self, x: Span, y: Span, width: usize) -> Result<Span, ProgramError> {
+        self.same_shape("dot products", x, y)?;
+        let columns = self.columns(x);
+        if width == 0 || !columns.is_multiple_of(width) {
+            return refuse(format!("dot products of {width} of {columns} columns"));
+        }
+        let to = self.value(self.rows(x), columns / width)?;
+        self.between(Between::RootedDots { to: to.0, x: x.0, y: y.0, width }, None);
+        Ok(to)
+    }
+
     /// The heads that the rows of all heads belong to, which products with their matrices go by; they are numbered once.
     pub(super) fn number_heads(&mut self, heads: usize) -> Result<Span, ProgramError> {
         let found = self.operations.iter().find_map(|operation| match *operation {
@@ -265,10 +347,19 @@ impl Pass<'_> {
                 let operands = vec![self.at(x), self.at(gates), memory(powers), memory(logs), size];
                 self.each((BETWEEN, "softplus_gate"), x, operands)
             }
+            Between::RootOfSoftplus { x, tables } => {
+                let [powers, logs] = tables.map(memory);
+                self.each((BETWEEN, "root_of_softplus"), x, vec![self.at(x), powers, logs])
+            }
             Between::Tanh { x } => self.each((BETWEEN, "tanh_alone"), x, vec![self.at(x)]),
             Between::LimitedSilu { gate, up, limit } => {
                 let operands = vec![self.at(gate), self.at(up), Operand::F32(limit)];
                 self.each((BETWEEN, "limited_silu"), gate, operands)
+            }
+            Between::BoundedSilu { gate, up, bounds, powers } => {
+                let mut operands = vec![self.at(gate), self.at(up), memory(powers)];
+                operands.extend(bounds.iter().flat_map(|&bound| [bound, 1.0 / bound].map(Operand::F32)));
+                self.each((BETWEEN, "bounded_silu"), gate, operands)
             }
             Between::AsLong { x, y, width } => {
                 let times = columns(self, x) / columns(self, y);
@@ -301,7 +392,33 @@ impl Pass<'_> {
             Between::NumberHeads { to, heads } => {
                 self.each((BETWEEN, "number_heads"), to, vec![self.at(to), int(heads)])
             }
+            Between::SumRow { x, sums, stream } => {
+                let mut operands = vec![self.at(x), self.at(sums)];
+                operands.extend([columns(self, x), columns(self, sums), stream].map(int));
+                self.each_row("sum_row", x, operands)
+            }
+            Between::SoftMax { x, powers } => {
+                let operands = vec![self.at(x), memory(powers), int(columns(self, x))];
+                self.each_row("soft_max_rows", x, operands)
+            }
+            Between::Blend { to, x, weights, stream } => {
+                let mut operands = vec![self.at(to), self.at(x), self.at(weights)];
+                operands.extend([columns(self, x), columns(self, weights), stream].map(int));
+                self.each((BETWEEN, "blend"), to, operands)
+            }
+            Between::RootedDots { to, x, y, width } => {
+                let inverse = 1.0 / (width as f32).sqrt();
+                let operands = vec![self.at(x), self.at(y), self.at(to), Operand::F32(inverse), int(width)];
+                self.each((BETWEEN, "rooted_dots"), to, operands)
+            }
         }
+    }
+
+    /// Adds a launch with a thread for each row of a value.
+    fn each_row(&mut self, kernel: &str, value: usize, mut operands: Vec<Operand>) -> Result<(), ProgramError> {
+        let rows = self.rows(value);
+        operands.push(int(rows));
+        self.launch((BETWEEN, kernel), [rows.div_ceil(ELEMENTS), 1], (ELEMENTS, 0), operands)
     }
 
     fn coefficients(&mut self, c: &Coefficients) -> Result<(), ProgramError> {

@@ -64,6 +64,10 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
                 let row = scores(program, a)?;
                 most = most.max(row * at_once(row).min(limits.tokens));
             }
+            Operation::Compressed(a) => {
+                let row = a.scores(limits.context)?;
+                most = most.max(row * at_once(row).min(limits.tokens));
+            }
             Operation::Whole(a) => {
                 let row = a.scores(limits.tokens)?;
                 most = most.max(row * at_once(row).min(limits.tokens));
@@ -178,10 +182,12 @@ impl Pass<'_> {
     fn call(&mut self, operation: &Operation) -> Result<(), ProgramError> {
         let tokens = self.tokens;
         match *operation {
-            Operation::Embed { kernel, table, to } => {
-                let n = self.value(to).columns;
-                let operands = vec![memory(table), memory(fixed::TOKENS), self.at(to), int(n)];
-                let blocks = [n.div_ceil(ELEMENTS), tokens];
+            Operation::Embed { kernel, table, numbers, to } => {
+                let each = numbers.map_or(1, |numbers| self.value(numbers).columns);
+                let n = self.value(to).columns / each;
+                let numbers = numbers.map_or(memory(fixed::TOKENS), |numbers| self.at(numbers));
+                let operands = vec![memory(table), numbers, self.at(to), int(n)];
+                let blocks = [n.div_ceil(ELEMENTS), tokens * each];
                 self.launch((EMBED, kernel), blocks, (ELEMENTS, 0), operands)
             }
             Operation::Norm { layer, from, gains, parts, eps, to } => {
@@ -246,6 +252,7 @@ impl Pass<'_> {
                 self.launch((ATTENTION, "store"), blocks, (OF_HEADS, 0), operands)
             }
             Operation::Attend(attend) => self.attend(&attend),
+            Operation::Compressed(compressed) => self.compressed(&compressed),
             Operation::Whole(whole) => self.whole(&whole),
             Operation::Between(ref between) => self.between(between),
             Operation::Gelu { table, gate, up } => {
@@ -267,6 +274,8 @@ impl Pass<'_> {
             }
             Operation::Choose(choose) => self.choose(&choose),
             Operation::List { chosen, list } => self.list(chosen, list),
+            Operation::ChooseByToken(by_token) => self.choose_by_token(&by_token),
+            Operation::TakeChoice { from, chosen, weights } => self.take_choice([from, chosen, weights]),
             Operation::ProductOfChosen { matrix, from, who, to } => self.product_of_chosen(&matrix, [from, who, to]),
             Operation::OfChosen { function, to, numbers, chosen } => {
                 let kernel = match function {

@@ -2,8 +2,8 @@
 
 use super::calls::{ELEMENTS, Pass, int, memory};
 use super::memory::{RowCount, Value};
-use super::operation::{Choose, Claim, Gating, Placed};
-use super::{Call, Operand, ProgramError};
+use super::operation::{ByToken, Choose, Claim, Gating, Placed};
+use super::{Call, Operand, ProgramError, fixed};
 use crate::plan;
 use crate::ptx::EXPERTS;
 
@@ -21,6 +21,7 @@ impl Pass<'_> {
             Gating::SoftMax => 0,
             Gating::Sigmoid => 1,
             Gating::SoftMaxOfChosen => 2,
+            Gating::Itself => 3,
         };
         let claim = match c.claim {
             Claim::Probabilities => 0,
@@ -48,6 +49,28 @@ impl Pass<'_> {
         ];
         let blocks = [self.rows(c.scores), 1];
         self.launch((EXPERTS, "choose"), blocks, (ELEMENTS, 0), operands)
+    }
+
+    pub(super) fn choose_by_token(&mut self, c: &ByToken) -> Result<(), ProgramError> {
+        let tokens = self.rows(c.probabilities);
+        let operands = vec![
+            self.at(c.probabilities),
+            memory(fixed::TOKENS),
+            memory(c.table),
+            self.at(c.chosen),
+            self.at(c.weights),
+            int(self.value(c.probabilities).columns),
+            int(c.used),
+            int(c.normalize.into()),
+            Operand::F32(c.scale),
+            int(tokens),
+        ];
+        self.launch((EXPERTS, "choose_by_token"), [tokens.div_ceil(ELEMENTS), 1], (ELEMENTS, 0), operands)
+    }
+
+    pub(super) fn take_choice(&mut self, [from, chosen, weights]: [usize; 3]) -> Result<(), ProgramError> {
+        let operands = vec![self.at(from), self.at(chosen), self.at(weights)];
+        self.each((EXPERTS, "take_choice"), from, operands)
     }
 
     pub(super) fn list(&mut self, chosen: usize, list: usize) -> Result<(), ProgramError> {

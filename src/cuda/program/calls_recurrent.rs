@@ -66,6 +66,23 @@ impl Pass<'_> {
                 self.by_column("convolve", n, operands, state)?;
                 self.keep_rows(x, (kernel - 1) * distance, state)
             }
+            Recurrent::Ngrams { rule, end, longest, state, to } => {
+                let (heads, kept) = (columns(self, to), longest - 1);
+                let mut operands = vec![memory(fixed::TOKENS), memory(rule[0]), memory(rule[1]), self.at(to)];
+                operands.extend([Operand::U32(end), int(heads / kept), int(heads)]);
+                self.by_column("ngram_rows", heads, operands, state)?;
+                self.by_column("keep_tokens", 1, vec![memory(fixed::TOKENS), int(kept)], state)
+            }
+            Recurrent::Compress { inputs, places, powers, size, ratio, overlap, state, to } => {
+                let [values, scores] = inputs.map(|value| self.at(value));
+                let (width, kept) = (columns(self, inputs[0]), if overlap { 2 * ratio } else { ratio });
+                let mut operands = vec![values, scores, memory(places), memory(powers), self.at(to)];
+                operands.extend([size, ratio, overlap.into()].map(int));
+                self.by_column("compress", size, operands, state)?;
+                let mut operands = vec![values, scores, memory(places)];
+                operands.extend([width, ratio, kept].map(int));
+                self.by_column("keep_blocks", width, operands, state)
+            }
             Recurrent::Shift { x, state, to } => {
                 let n = columns(self, x);
                 self.by_column("shift", n, vec![self.at(x), self.at(to), int(n)], state)?;

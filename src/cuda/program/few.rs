@@ -3,6 +3,9 @@
 use super::ProgramError;
 use super::memory::size;
 
+/// Scores of a head that fill up the first and the last group of four of a window, at most.
+const MORE: usize = 8;
+
 /// An operation between products. Values are numbers of the program's, the first is written; a `row` is a memory of
 /// weights.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,6 +24,10 @@ pub(super) enum Between {
     Tanh { x: usize },
     /// SiLU, no more than the limit, times `up` within it.
     LimitedSilu { gate: usize, up: usize, limit: f32 },
+    /// SiLU of a bounded factor, times `up` within its bound, if that is above zero.
+    BoundedSilu { gate: usize, up: usize, bounds: [f32; 2], powers: usize },
+    /// The root of the soft-plus.
+    RootOfSoftplus { x: usize, tables: [usize; 2] },
     /// Parts of `width` elements as long as those of `y`.
     AsLong { x: usize, y: usize, width: usize },
     /// The part above mean and deviation times a factor.
@@ -35,6 +42,14 @@ pub(super) enum Between {
     WriteStreams { x: usize, y: usize, coefficients: usize, count: usize, mixed: bool },
     /// The heads of rows.
     NumberHeads { to: usize, heads: usize },
+    /// Sums of the rows of a stream.
+    SumRow { x: usize, sums: usize, stream: usize },
+    /// The soft-max of every row.
+    SoftMax { x: usize, powers: usize },
+    /// A stream times its weights, added to those before it.
+    Blend { to: usize, x: usize, weights: usize, stream: usize },
+    /// Roots of the dot products of parts of `width` elements, with their sign.
+    RootedDots { to: usize, x: usize, y: usize, width: usize },
 }
 
 /// Coefficients of streams, of numbers that a projection has made.
@@ -63,14 +78,20 @@ impl Between {
             | Between::ScaleRows { x, .. }
             | Between::Tanh { x }
             | Between::Cutoff { x, .. }
+            | Between::SoftMax { x, .. }
+            | Between::RootOfSoftplus { x, .. }
             | Between::NumberHeads { to: x, .. } => vec![x],
             Between::MultiplyAdd { x, y, .. }
             | Between::SoftplusGate { x, gates: y, .. }
             | Between::LimitedSilu { gate: x, up: y, .. }
-            | Between::AsLong { x, y, .. } => vec![x, y],
+            | Between::BoundedSilu { gate: x, up: y, .. }
+            | Between::AsLong { x, y, .. }
+            | Between::SumRow { x, sums: y, .. } => vec![x, y],
             Between::SumStreams { to, x, coefficients, .. }
             | Between::ReadStreams { to, x, coefficients, .. }
-            | Between::WriteStreams { x: to, y: x, coefficients, .. } => vec![to, x, coefficients],
+            | Between::WriteStreams { x: to, y: x, coefficients, .. }
+            | Between::Blend { to, x, weights: coefficients, .. }
+            | Between::RootedDots { to, x, y: coefficients, .. } => vec![to, x, coefficients],
             Between::Coefficients(c) => [c.numbers, c.read].into_iter().chain(c.written).collect(),
         }
     }
@@ -99,5 +120,33 @@ impl Whole {
     /// Bytes of the scores of a token in passes of `tokens` tokens.
     pub fn scores(&self, tokens: usize) -> Result<usize, ProgramError> {
         size(&[self.heads, tokens, 4], "scores")
+    }
+}
+
+/// Attention to the last positions and to compressed keys, of values of the program.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Compressed {
+    pub queries: usize,
+    /// Memories of the keys of positions and of the compressed ones.
+    pub cells: [usize; 2],
+    pub heads: usize,
+    pub size: usize,
+    pub scale: f32,
+    pub window: usize,
+    pub ratio: usize,
+    /// Memories of the scores of cells without a value and of the table of the exponential.
+    pub sinks: Option<[usize; 2]>,
+    pub to: usize,
+}
+
+impl Compressed {
+    /// Scores of a head in a context.
+    pub fn stride(&self, context: usize) -> usize {
+        self.window.min(context) + MORE + context / self.ratio
+    }
+
+    /// Bytes of the scores of a token.
+    pub fn scores(&self, context: usize) -> Result<usize, ProgramError> {
+        size(&[self.heads, self.stride(context), 4], "scores")
     }
 }

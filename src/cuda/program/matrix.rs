@@ -59,6 +59,8 @@ pub(super) enum Layout<'a> {
     Table(&'a [u16]),
     /// The table of an exponential.
     Powers(&'a [u64]),
+    /// Numbers as they are.
+    Numbers(&'a [u32]),
 }
 
 /// Weights that fill one memory, or two or three that follow each other.
@@ -114,6 +116,7 @@ impl Layout<'_> {
                 }
                 parts.into_iter().map(Cow::from).collect()
             }
+            Layout::Numbers(table) => vec![dwords(table)],
             Layout::Powers(table) => {
                 let bytes: Vec<u8> = table.iter().flat_map(|x| x.to_le_bytes()).collect();
                 vec![bytes.into()]
@@ -170,8 +173,12 @@ impl<'a> Store<'a> {
         memory
     }
 
-    /// Floats as they are; the number of their memory.
+    /// Floats as they are, which are there once; the number of their memory.
     pub fn floats(&mut self, memories: &mut Vec<Memory>, x: &'a [f32]) -> Result<usize, ProgramError> {
+        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Floats(Cow::Borrowed(t)) if std::ptr::eq(*t, x));
+        if let Some(there) = self.weights.iter().find(same) {
+            return Ok(there.memory);
+        }
         let bytes = size(&[x.len(), 4], "a vector")?;
         Ok(self.add(memories, Layout::Floats(x.into()), &[bytes]))
     }
@@ -192,6 +199,11 @@ impl<'a> Store<'a> {
             Some(there) => there.memory,
             None => self.add(memories, Layout::Powers(table), &[size_of_val(table)]),
         }
+    }
+
+    /// A table of numbers; the number of its memory.
+    pub fn numbers(&mut self, memories: &mut Vec<Memory>, table: &'a [u32]) -> usize {
+        self.add(memories, Layout::Numbers(table), &[size_of_val(table)])
     }
 
     /// A matrix to multiply by activations in half precision; `None` of a type that has no such kernel. `pruned`: two

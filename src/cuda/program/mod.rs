@@ -10,6 +10,7 @@ mod between;
 mod calls;
 mod calls_experts;
 mod calls_recurrent;
+mod compressed;
 mod few;
 mod functions;
 mod fused;
@@ -39,7 +40,7 @@ pub use plane_matrix::PlaneMatrix;
 pub use record::{Recorder, Rotation, Span};
 pub use record_attention::{Cells, Heads, Rules};
 pub use record_experts::{Choosing, Chosen};
-pub use record_recurrent::{Convolution, Decay, Delta, Lightning, Scan, Wkv6, Wkv7};
+pub use record_recurrent::{Compress, Convolution, Decay, Delta, Lightning, Ngrams, Scan, Wkv6, Wkv7};
 
 impl Program {
     /// The launches of a pass over `tokens` tokens, with any-precision weights of `width` bits; any number where there

@@ -2,7 +2,7 @@
 
 use trine_formats::types::TypeId;
 
-use super::few::{Between, Whole};
+use super::few::{Between, Compressed, Whole};
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
 use super::recurrent::Recurrent;
@@ -39,6 +39,8 @@ pub enum Gating {
     Sigmoid,
     /// The scores themselves; those of the chosen experts become their soft-max.
     SoftMaxOfChosen,
+    /// The scores themselves.
+    Itself,
 }
 
 /// The values by which experts are ranked.
@@ -106,6 +108,8 @@ pub(super) enum Operation {
     Embed {
         kernel: &'static str,
         table: usize,
+        /// The numbers of the rows, several for each token; those of the tokens where there are none.
+        numbers: Option<usize>,
         to: usize,
     },
     /// Norms of the parts of every row: of the root mean square, or layer norms.
@@ -199,6 +203,8 @@ pub(super) enum Operation {
     Attend(Attend),
     /// Attention in both directions.
     Whole(Whole),
+    /// Attention to the last positions and to compressed keys.
+    Compressed(Compressed),
     /// An operation between products that few models have.
     Between(Between),
     /// GELU by its table.
@@ -213,6 +219,14 @@ pub(super) enum Operation {
         up: Option<usize>,
     },
     Choose(Choose),
+    /// Experts by the token.
+    ChooseByToken(ByToken),
+    /// Numbers of experts that are given as floats.
+    TakeChoice {
+        from: usize,
+        chosen: usize,
+        weights: usize,
+    },
     /// Places of the tokens of each expert, in blocks of eight.
     List {
         chosen: usize,
@@ -301,6 +315,20 @@ pub(super) struct NormQuantize {
     pub to: usize,
 }
 
+/// The choice of experts by the token.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct ByToken {
+    pub probabilities: usize,
+    /// Memory of the experts of every token of the vocabulary.
+    pub table: usize,
+    pub used: usize,
+    pub normalize: bool,
+    pub scale: f32,
+    /// Numbers of the experts.
+    pub chosen: usize,
+    pub weights: usize,
+}
+
 /// Attention over the cells of a layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Attend {
@@ -330,7 +358,11 @@ impl Operation {
     pub fn values(&self, mut f: impl FnMut(usize)) {
         let mut all = |values: &[usize]| values.iter().for_each(|&value| f(value));
         match self {
-            Operation::Embed { to, .. } | Operation::AddRow { to, .. } | Operation::Scale { to, .. } => all(&[*to]),
+            Operation::Embed { numbers, to, .. } => {
+                all(&[*to]);
+                numbers.iter().for_each(|numbers| all(&[*numbers]));
+            }
+            Operation::AddRow { to, .. } | Operation::Scale { to, .. } => all(&[*to]),
             Operation::Norm { from, to, .. }
             | Operation::Add { to, from }
             | Operation::Take { from, to }
@@ -347,9 +379,12 @@ impl Operation {
             }
             Operation::Store { from, .. } => all(&[*from]),
             Operation::Attend(a) => all(&[a.queries, a.to]),
+            Operation::Compressed(a) => all(&[a.queries, a.to]),
             Operation::Whole(a) => all(&[a.queries, a.keys, a.values, a.to]),
             Operation::Between(between) => all(&between.values()),
             Operation::Choose(c) => all(&[c.scores, c.chosen, c.weights]),
+            Operation::ChooseByToken(c) => all(&[c.probabilities, c.chosen, c.weights]),
+            Operation::TakeChoice { from, chosen, weights } => all(&[*from, *chosen, *weights]),
             Operation::List { chosen, list } => all(&[*chosen, *list]),
             Operation::ProductOfChosen { from, who, to, .. } => all(&[*from, *who, *to]),
             Operation::Weigh { from, weights, to } | Operation::Combine { from, weights, to, .. } => {

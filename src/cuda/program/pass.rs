@@ -24,6 +24,8 @@ pub struct Program {
     pub(super) logits: Option<usize>,
     /// Numbers of a state.
     pub(super) state: usize,
+    /// True if an operation behind the first reads the tokens.
+    pub(super) reads_tokens: bool,
 }
 
 impl Program {
@@ -40,6 +42,11 @@ impl Program {
     /// Numbers that recurrent layers keep of a sequence; 0 without such layers.
     pub fn state(&self) -> usize {
         self.state
+    }
+
+    /// True if its passes have to be given tokens, whatever else they are given.
+    pub fn reads_tokens(&self) -> bool {
+        self.reads_tokens || self.given.is_empty()
     }
 
     /// All memory that it needs, by number.

@@ -40,6 +40,8 @@ pub struct Recorder<'a> {
     forms: Vec<(usize, Quants, usize)>,
     /// Numbers of a state so far.
     pub(super) state: usize,
+    /// True if an operation behind the first reads the tokens.
+    pub(super) reads_tokens: bool,
 }
 
 impl<'a> Recorder<'a> {
@@ -89,6 +91,7 @@ impl<'a> Recorder<'a> {
             halves: None,
             forms: Vec::new(),
             state: 0,
+            reads_tokens: false,
         })
     }
 
@@ -143,10 +146,22 @@ impl<'a> Recorder<'a> {
             let what = format!("a table of {} rows ({})", table.rows, table.name);
             return Err(ProgramError::Missing(what));
         }
+        self.embed_rows(table, None)
+    }
+
+    /// The rows of a table with these numbers, side by side for each token; without any those of the tokens.
+    pub(super) fn embed_rows(&mut self, table: Matrix<'a>, numbers: Option<Span>) -> Result<Span, ProgramError> {
         let (kernel, memory) = self.store.table(&mut self.memories, table)?;
-        let to = self.value(RowCount::Tokens, table.columns)?;
-        self.operations.push(Operation::Embed { kernel, table: memory, to: to.0 });
+        let each = numbers.map_or(1, |numbers| self.columns(numbers));
+        let to = self.value(RowCount::Tokens, table.columns.saturating_mul(each))?;
+        let numbers = numbers.map(|numbers| numbers.0);
+        self.operations.push(Operation::Embed { kernel, table: memory, numbers, to: to.0 });
         Ok(to)
+    }
+
+    /// Number of tokens of the vocabulary.
+    pub(super) fn vocabulary(&self) -> usize {
+        self.vocabulary
     }
 
     /// Root-mean-square norms: `(x * r) * gains`, `r = 1 / sqrt(mean of squares + eps)`, of every `row` values by
@@ -288,7 +303,13 @@ impl<'a> Recorder<'a> {
             None => x.0,
         };
         let to = self.value(self.rows(x), matrix.rows)?;
+        let scale = placed.scale;
+        let scaled = placed.halves.is_some() && scale != 1.0;
         self.operations.push(Operation::Product { matrix: placed, from, to: to.0 });
+        if scaled {
+            // Kernels in half precision know scales in half precision alone.
+            self.scale(to, scale);
+        }
         Ok(to)
     }
 
@@ -303,13 +324,7 @@ impl<'a> Recorder<'a> {
             return *to;
         }
         let to = self.values.len();
-        let scale = placed.scale;
-        let scaled = placed.halves.is_some() && scale != 1.0;
         self.values.push(Value { quants: Some(quants), ..self.values[x.0] });
-        if scaled {
-            // Kernels in half precision know scales in half precision alone.
-            self.scale(to, scale);
-        }
         self.forms.push((x.0, quants, to));
         self.operations.push(Operation::Quantize { from: x.0, quants, to });
         to
@@ -426,6 +441,7 @@ impl<'a> Recorder<'a> {
             leaving,
             head,
             state: self.state,
+            reads_tokens: self.reads_tokens,
         };
         program.memories[fixed::STATES].bytes = states;
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;

@@ -32,9 +32,9 @@ pub struct Rules<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cells {
     /// Memories of keys and of values.
-    memories: [usize; 2],
+    pub(super) memories: [usize; 2],
     /// Key-value heads, the elements of a key and of a value.
-    shape: [usize; 3],
+    pub(super) shape: [usize; 3],
 }
 
 impl Heads {

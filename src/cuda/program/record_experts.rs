@@ -3,7 +3,7 @@
 use super::ProgramError;
 use super::matrix::{Matrix, quants_for};
 use super::memory::RowCount;
-use super::operation::{Choose, Claim, Gating, OfChosen, Operation, Part};
+use super::operation::{ByToken, Choose, Claim, Gating, OfChosen, Operation, Part};
 use super::record::{Recorder, Span};
 use crate::plan::is_listed;
 
@@ -89,6 +89,48 @@ impl<'a> Recorder<'a> {
             weights,
         }));
         Ok(Chosen { numbers, weights, experts: experts / rule.shared_by, used })
+    }
+
+    /// The experts of every token by its number in the vocabulary, of a table of `used` for each. Weights are their
+    /// probabilities, divided by their sum if they are to be `normalized`, times `scale`.
+    ///
+    /// # Errors
+    /// A table of other tokens or experts, rows that are no tokens'.
+    pub fn choose_by_token(
+        &mut self,
+        probabilities: Span,
+        (table, used): (&'a [u32], usize),
+        normalize: bool,
+        scale: f32,
+    ) -> Result<Chosen, ProgramError> {
+        let experts = self.columns(probabilities);
+        let whole = self.rows(probabilities) == RowCount::Tokens && (1..=experts.min(MOST)).contains(&used);
+        let there = table.iter().all(|&expert| (expert as usize) < experts);
+        if !whole || !there || self.vocabulary().checked_mul(used) != Some(table.len()) {
+            let what = format!("{used} of {experts} experts by a table of {} numbers", table.len());
+            return Err(ProgramError::Missing(what));
+        }
+        let table = self.store.numbers(&mut self.memories, table);
+        let [chosen, weights] = [self.value(RowCount::Chosen(used), 1)?.0, self.value(RowCount::Chosen(used), 1)?.0];
+        self.reads_tokens = true;
+        let probabilities = probabilities.0;
+        let by_token = ByToken { probabilities, table, used, normalize, scale, chosen, weights };
+        self.operations.push(Operation::ChooseByToken(by_token));
+        Ok(Chosen { numbers: chosen, weights, experts, used })
+    }
+
+    /// The choice of one expert of `experts` for each token, whose number is given.
+    ///
+    /// # Errors
+    /// Rows of other lengths.
+    pub fn take_choice(&mut self, given: Span, experts: usize) -> Result<Chosen, ProgramError> {
+        if self.rows(given) != RowCount::Tokens || self.columns(given) != 1 || !(1..=MOST).contains(&experts) {
+            let columns = self.columns(given);
+            return Err(ProgramError::Missing(format!("a choice of {columns} of {experts} experts that is given")));
+        }
+        let [chosen, weights] = [self.value(RowCount::Chosen(1), 1)?.0, self.value(RowCount::Chosen(1), 1)?.0];
+        self.operations.push(Operation::TakeChoice { from: given.0, chosen, weights });
+        Ok(Chosen { numbers: chosen, weights, experts, used: 1 })
     }
 
     /// Multiplies what experts gave by a factor for each of them.

@@ -3,7 +3,7 @@
 use super::memory::{RowCount, size};
 use super::operation::{Operation, Powers};
 use super::recurrent::{Recurrent, Tables};
-use super::{ProgramError, Recorder, Span};
+use super::{Matrix, ProgramError, Recorder, Span};
 
 /// The most numbers of a part of a state: kernels count them in 32 bits with a sign.
 const MOST: usize = i32::MAX as usize;
@@ -88,6 +88,32 @@ pub struct Wkv7<'a> {
     pub powers: &'a Powers,
 }
 
+/// Hashes of n-grams.
+#[derive(Clone, Copy, Debug)]
+pub struct Ngrams<'a> {
+    /// By the distance from the token: as many as the longest n-gram has tokens.
+    pub multipliers: &'a [u64],
+    /// The first row and the number of rows of every head, those of length 2 first.
+    pub heads: &'a [[u64; 2]],
+    /// The token that ends a text.
+    pub end: u32,
+}
+
+/// Keys of blocks of positions.
+#[derive(Clone, Copy, Debug)]
+pub struct Compress<'a> {
+    /// Elements of a key.
+    pub size: usize,
+    /// Positions of a block.
+    pub ratio: usize,
+    /// True if blocks overlap: a position has two elements for one of a key.
+    pub overlap: bool,
+    /// Added to the scores, `[ratio][elements of a position]`.
+    pub places: &'a [f32],
+    /// The table of libm's exponential.
+    pub powers: &'a Powers,
+}
+
 /// Lightning attention.
 #[derive(Clone, Copy, Debug)]
 pub struct Lightning<'a> {
@@ -164,6 +190,52 @@ impl<'a> Recorder<'a> {
         let to = self.value(RowCount::Tokens, columns)?;
         let distance = rule.distance;
         self.push(Recurrent::Convolve { x: x.0, weights, bias, kernel, distance, state, to: to.0 });
+        Ok(to)
+    }
+
+    /// Rows of a table for the n-grams that end with every token, decoded: those of all heads side by side; it continues
+    /// from the state.
+    ///
+    /// # Errors
+    /// Heads that are not as many for each length, or of rows that the table does not have; what [`Recorder::embed`]
+    /// refuses.
+    pub fn embed_ngrams(&mut self, table: Matrix<'a>, rule: &Ngrams<'a>) -> Result<Span, ProgramError> {
+        let Ngrams { multipliers, heads, end } = *rule;
+        let (longest, count) = (multipliers.len(), heads.len());
+        let there = |&[first, rows]: &[u64; 2]| rows > 0 && first.checked_add(rows) <= Some(table.rows as u64);
+        let whole = longest > 1 && count > 0 && count.is_multiple_of(longest - 1);
+        // The numbers of tokens in a state are exact in single precision.
+        let exact = self.vocabulary().max(end as usize) < 1 << 24 && u32::try_from(table.rows).is_ok();
+        if !whole || !exact || !heads.iter().all(there) {
+            return refused(format!("{count} heads of n-grams of {longest} in {} rows", table.rows));
+        }
+        let rule = [multipliers, heads.as_flattened()].map(|table| self.store.powers(&mut self.memories, table));
+        let state = self.part_of_state(&[longest - 1])?;
+        let to = self.value(RowCount::Tokens, count)?;
+        self.reads_tokens = true;
+        self.push(Recurrent::Ngrams { rule, end, longest, state, to: to.0 });
+        self.embed_rows(table, Some(to))
+    }
+
+    /// A key for each block of positions, of their values and scores, in the row of its last one, and zeros in others; it
+    /// continues from the state.
+    ///
+    /// # Errors
+    /// Values of several shapes, a state that no buffer holds.
+    pub fn compress(&mut self, inputs: [Span; 2], rule: &Compress<'a>) -> Result<Span, ProgramError> {
+        let Compress { size, ratio, overlap, places, powers } = *rule;
+        let width = size.saturating_mul(1 + usize::from(overlap));
+        let kept = ratio.saturating_mul(1 + usize::from(overlap));
+        self.of_tokens("compressed keys", &inputs.map(|x| (x, width)))?;
+        if ratio == 0 || ratio.checked_mul(width) != Some(places.len()) {
+            return refused(format!("blocks of {ratio} positions with {} numbers of places", places.len()));
+        }
+        let places = self.vector(places)?;
+        let powers = self.store.powers(&mut self.memories, powers);
+        let state = self.part_of_state(&[2, kept, width])?;
+        let to = self.value(RowCount::Tokens, size)?;
+        let inputs = inputs.map(|x| x.0);
+        self.push(Recurrent::Compress { inputs, places, powers, size, ratio, overlap, state, to: to.0 });
         Ok(to)
     }
 

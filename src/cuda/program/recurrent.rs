@@ -5,6 +5,30 @@
 pub(super) enum Recurrent {
     /// A causal convolution of every column by itself.
     Convolve { x: usize, weights: usize, bias: Option<usize>, kernel: usize, distance: usize, state: usize, to: usize },
+    /// Rows of a table for the n-grams of every token.
+    Ngrams {
+        /// Memories of the multipliers, and of the first row and the number of rows of every head.
+        rule: [usize; 2],
+        /// The token that ends a text.
+        end: u32,
+        /// Tokens of the longest n-gram.
+        longest: usize,
+        state: usize,
+        to: usize,
+    },
+    /// A key for each block of positions.
+    Compress {
+        /// Values and scores of the positions.
+        inputs: [usize; 2],
+        /// Added to the scores by the place in a block.
+        places: usize,
+        powers: usize,
+        size: usize,
+        ratio: usize,
+        overlap: bool,
+        state: usize,
+        to: usize,
+    },
     /// The row of the position before.
     Shift { x: usize, state: usize, to: usize },
     /// Decays of a delta rule.
@@ -86,13 +110,17 @@ impl Recurrent {
         let mut all = |values: &[usize]| values.iter().for_each(|&value| f(value));
         match self {
             Recurrent::Convolve { x, to, .. } | Recurrent::Shift { x, to, .. } => all(&[*x, *to]),
-            Recurrent::Decay { x, .. } => all(&[*x]),
+            Recurrent::Decay { x, .. } | Recurrent::Ngrams { to: x, .. } => all(&[*x]),
             Recurrent::Scan { x, steps, vectors: [b, c], to, .. } => all(&[*x, *steps, *b, *c, *to]),
             Recurrent::Delta { inputs, to, .. } | Recurrent::Wkv7 { inputs, to, .. } => {
                 all(inputs);
                 all(&[*to]);
             }
             Recurrent::Wkv6 { inputs, to, .. } => {
+                all(inputs);
+                all(&[*to]);
+            }
+            Recurrent::Compress { inputs, to, .. } => {
                 all(inputs);
                 all(&[*to]);
             }

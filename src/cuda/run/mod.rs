@@ -37,11 +37,19 @@ impl Failure {
 
 /// Inputs of a pass, a row for each of its tokens.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
-    /// Their numbers in the vocabulary.
-    Tokens(&'a [u32]),
+pub struct Input<'a> {
+    /// Their numbers in the vocabulary; a program that begins with other values may have no use for them.
+    pub tokens: &'a [u32],
     /// Values before the program's first block, in its order: the residual stream, and others where blocks read some.
-    Rows(&'a [&'a [f32]]),
+    /// None where it begins with the tokens.
+    pub rows: &'a [&'a [f32]],
+}
+
+impl<'a> Input<'a> {
+    /// Tokens alone.
+    pub fn of_tokens(tokens: &'a [u32]) -> Input<'a> {
+        Input { tokens, rows: &[] }
+    }
 }
 
 /// Tokens of a pass that follow each other at the end of one sequence.

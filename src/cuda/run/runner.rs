@@ -133,37 +133,27 @@ impl<D: Device> Runner<D> {
             }
         }
         let given = self.program.given();
-        match input {
-            Input::Tokens(ids) if given.len() == 0 && ids.len() == tokens => {
-                let vocabulary = self.program.vocabulary();
-                match ids.iter().find(|&&id| id as usize >= vocabulary) {
-                    Some(id) => refused(format!("token {id}, where the vocabulary has {vocabulary}")),
-                    None => Ok(tokens),
-                }
-            }
-            Input::Rows(all)
-                if given.len() > 0
-                    && given.len() == all.len()
-                    && given.zip(all).all(|((_, columns), x)| x.len() == tokens * columns) =>
-            {
-                Ok(tokens)
-            }
-            _ => refused(format!("a pass of {tokens} tokens that is given something else")),
+        let Input { tokens: ids, rows } = input;
+        let fits = given.len() == rows.len() && given.zip(rows).all(|((_, columns), x)| x.len() == tokens * columns);
+        let ids = if self.program.reads_tokens() { ids } else { &[] };
+        if !fits || self.program.reads_tokens() && ids.len() != tokens {
+            return refused(format!("a pass of {tokens} tokens that is given something else"));
+        }
+        let vocabulary = self.program.vocabulary();
+        match ids.iter().find(|&&id| id as usize >= vocabulary) {
+            Some(id) => refused(format!("token {id}, where the vocabulary has {vocabulary}")),
+            None => Ok(tokens),
         }
     }
 
     /// Uploads what a pass is given: tokens or rows, where the tokens stand, and the angles there.
     fn give(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure> {
-        match input {
-            Input::Rows(all) => {
-                let memories: Vec<usize> = self.program.given().map(|(memory, _)| memory).collect();
-                for (memory, x) in memories.into_iter().zip(all) {
-                    self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
-                }
-            }
-            Input::Tokens(ids) => {
-                self.fill(fixed::TOKENS, ids.iter().map(|id| id.to_le_bytes()))?;
-            }
+        let memories: Vec<usize> = self.program.given().map(|(memory, _)| memory).collect();
+        for (memory, x) in memories.into_iter().zip(input.rows) {
+            self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
+        }
+        if self.program.reads_tokens() {
+            self.fill(fixed::TOKENS, input.tokens.iter().map(|id| id.to_le_bytes()))?;
         }
         let Limits { page, .. } = self.program.limits();
         let row = self.program.limits().row();

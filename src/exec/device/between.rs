@@ -5,6 +5,7 @@ use trine_cuda::program::{self as gpu, ProgramError, Span};
 use super::tape::{Tape, missing};
 use crate::math::{EXP2_32, LOG_16};
 use crate::ops::activation::HeadGate;
+use crate::ops::attention::AttendCompressed;
 use crate::ops::streams::Streams;
 use crate::program::{Op, Stack, Value};
 
@@ -66,6 +67,38 @@ impl<'a> Tape<'a> {
                 self.recorder.write_streams(x, y, *count, *mixed)?;
                 self.set(outputs[0], x);
             }
+            Op::Blend(scores) => {
+                let streams = inputs.iter().map(|&x| self.rows(x)).collect::<Result<Vec<_>, _>>()?;
+                let weights = self.recorder.sums_beside(streams[0], streams.len())?;
+                for (i, &x) in streams.iter().enumerate() {
+                    let normed = self.norm(scores, x)?;
+                    self.recorder.sum_row(normed, weights, i)?;
+                }
+                self.recorder.soft_max(weights, &EXP2_32);
+                let y = self.recorder.blend(&streams, weights)?;
+                self.set(outputs[0], y);
+            }
+            Op::Turn(kind, turn) => {
+                let x = self.own(at)?;
+                let rotation = self.turn(*kind, *turn)?;
+                self.recorder.rotate(x, rotation, turn.head)?;
+                self.set(outputs[0], x);
+            }
+            Op::AttendCompressed(rule) => {
+                let [q, keys, compressed] = [0, 1, 2].map(|i| self.rows(inputs[i]));
+                let y = self.attend_compressed(rule, [q?, keys?, compressed?])?;
+                self.set(outputs[0], y);
+            }
+            Op::RootedDots(width) => {
+                let y = self.recorder.rooted_dots(self.rows(inputs[0])?, self.rows(inputs[1])?, *width)?;
+                self.set(outputs[0], y);
+            }
+            Op::EmbedNgrams(rule, table, _) => {
+                let (multipliers, heads) = (&rule.multipliers[..], &rule.heads[..]);
+                let rule = gpu::Ngrams { multipliers, heads, end: rule.end };
+                let y = self.recorder.embed_ngrams(self.stored(*table)?, &rule)?;
+                self.set(outputs[0], y);
+            }
             other => return missing(format!("the operation {}", other.name())),
         }
         Ok(())
@@ -80,6 +113,22 @@ impl<'a> Tape<'a> {
         let matrices = (0..matrices.len()).map(|head| self.stored(stack.matrix(head)));
         let matrices = matrices.collect::<Result<Vec<_>, _>>()?;
         self.recorder.product_by_head(&matrices, x)
+    }
+
+    /// Attention to the last positions and to compressed keys.
+    fn attend_compressed(
+        &mut self,
+        rule: &'a AttendCompressed,
+        [queries, keys, compressed]: [Span; 3],
+    ) -> Result<Span, ProgramError> {
+        let AttendCompressed { cache: _, heads, size, scale, window, ratio, sinks } = rule;
+        if window.chunked {
+            return missing("compressed keys beside windows that do not move");
+        }
+        let of = gpu::Heads { queries: *heads, keys: 1, key_size: *size, value_size: *size };
+        let cells = self.recorder.store([keys, compressed], of)?;
+        let sinks = (!sinks.is_empty()).then_some((&sinks[..], &EXP2_32));
+        self.recorder.attend_compressed(queries, cells, [window.size, *ratio], *scale, sinks)
     }
 
     fn read_streams(

@@ -3,22 +3,39 @@
 use trine_cuda::program::{self as gpu, Chosen, ProgramError, Span};
 
 use super::tape::{Tape, missing};
-use crate::math::EXP2_32;
+use crate::math::{EXP2_32, LOG_16};
 use crate::ops::experts::{Choosing, Claim, Gating};
 use crate::program::Stack;
 
 impl<'a> Tape<'a> {
     pub(super) fn choose(&mut self, scores: Span, choosing: &'a Choosing) -> Result<Chosen, ProgramError> {
         let Choosing { experts: _, used, gating, claim, shared_by, bias, groups, normalize, scale, table } = choosing;
-        if table.is_some() {
-            return missing("experts by the token");
+        // The function of scores that no router's kernel has is one of their own.
+        let scores = match gating {
+            Gating::RootOfSoftplus if *claim != Claim::Probabilities => {
+                return missing("experts by scores and weighed by the root of the soft-plus");
+            }
+            Gating::RootOfSoftplus => {
+                let probabilities = self.recorder.copied(scores)?;
+                self.recorder.root_of_softplus(probabilities, [&EXP2_32, &LOG_16]);
+                probabilities
+            }
+            _ => scores,
+        };
+        if let Some(table) = table {
+            return match gating {
+                Gating::RootOfSoftplus if *shared_by == 1 => {
+                    self.recorder.choose_by_token(scores, (table, *used), *normalize, scale.unwrap_or(1.0))
+                }
+                _ => missing("experts by the token"),
+            };
         }
         let rule = gpu::Choosing {
             used: *used,
             gating: match gating {
                 Gating::SoftMax => gpu::Gating::SoftMax,
                 Gating::Sigmoid => gpu::Gating::Sigmoid,
-                Gating::RootOfSoftplus => return missing("experts weighed by the root of the soft-plus"),
+                Gating::RootOfSoftplus => gpu::Gating::Itself,
                 Gating::SoftMaxOfChosen => gpu::Gating::SoftMaxOfChosen,
             },
             claim: match claim {

@@ -10,6 +10,7 @@ use trine_cuda::run::{Failure, Host, Passes};
 use super::cut::cut;
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
+use crate::ops::rope::Turn;
 use crate::program::{Program, RopeKind, Temperature, Value};
 
 pub use trine_cuda::program::Limits;
@@ -51,10 +52,10 @@ pub struct Offload {
     /// Number of layers, counted from the last one, where the logits count as one: 1 is the logits alone, one more than
     /// there are blocks is all.
     pub layers: usize,
-}
     /// The widths of any-precision weights that GPUs have, each at most once: the planes of the widest of them are
     /// brought there. Without any, or with none of the file's, they have all.
     pub widths: Vec<u8>,
+}
 
 impl Offload {
     /// One GPU that runs the last `layers` layers.
@@ -163,6 +164,8 @@ pub(super) struct Recorded<'a> {
 pub(super) enum PositionTable {
     /// Cosines and sines of a position embedding.
     Rope(RopeKind),
+    /// The same backwards, or by the first position of a block.
+    Turn(RopeKind, Turn),
     /// A factor, and a zero beside it.
     Factor(Temperature),
 }
@@ -181,6 +184,7 @@ impl Angles {
     ) -> Vec<(f32, f32)> {
         match self.0.get(kind) {
             Some(PositionTable::Rope(kind)) => ropes(*kind, position),
+            Some(PositionTable::Turn(kind, turn)) => turn.pairs(position, &|position| ropes(*kind, position)),
             Some(PositionTable::Factor(factor)) => vec![(factor.at(position), 0.0)],
             None => Vec::new(),
         }
@@ -213,6 +217,6 @@ pub struct Recording<'a> {
     pub cache: CacheTypes,
     /// Where products are computed in half precision, the names of the matrices that the file calls pruned.
     pub halves: Option<&'a BTreeSet<String>>,
-}
     /// The widths of any-precision weights; all of the file's without any.
     pub widths: &'a [u8],
+}

@@ -95,7 +95,15 @@ impl<'a> Tape<'a> {
             if shape.rows != RowCount::Tokens {
                 return missing(format!("blocks that read {} of those before them", shape.name));
             }
-            self.places[value.0] = Some(Place::Rows(self.recorder.given(shape.columns)?));
+            let given = self.recorder.given(shape.columns)?;
+            let made = program.operations()[..from].iter().find(|o| o.outputs.contains(&value));
+            self.places[value.0] = Some(match made.map(|o| &o.op) {
+                Some(Op::ChooseSwitched(switch)) => {
+                    // Number 0 adds nothing.
+                    Place::Experts(self.recorder.take_choice(given, switch.adapters + 1)?)
+                }
+                _ => Place::Rows(given),
+            });
         }
         Ok((Start::Rows(entering), from))
     }
@@ -313,6 +321,9 @@ fn writes_over(op: &Op, first: bool) -> bool {
             | Op::ProductsByHead(_)
             | Op::SumStreams(_)
             | Op::ReadStreams(_)
+            | Op::Blend(_)
+            | Op::RootedDots(_)
+            | Op::AttendCompressed(_)
             | Op::Take
     );
     first && !fresh && !is_fresh(op)

@@ -19,6 +19,7 @@ pub fn is_fresh(op: &Op) -> bool {
             | Op::Delta(..)
             | Op::Scan(..)
             | Op::Shift(_)
+            | Op::Compress(..)
             | Op::Lightning(..)
             | Op::Wkv6(..)
             | Op::GatedLinear(..)
@@ -43,6 +44,11 @@ impl<'a> Tape<'a> {
             Op::Shift(_) => {
                 let [x] = self.all(operation)?;
                 self.recorder.shift(x)
+            }
+            Op::Compress(rule, _) => {
+                let crate::ops::compress::Compress { size, ratio, overlap, places } = &**rule;
+                let rule = gpu::Compress { size: *size, ratio: *ratio, overlap: *overlap, places, powers: &EXP2_32 };
+                self.recorder.compress(self.all(operation)?, &rule)
             }
             Op::Scan(rule, _) => {
                 let (rates, by_number) = match &rule.rates {

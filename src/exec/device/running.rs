@@ -120,13 +120,13 @@ impl Running<'_> {
             let OffloadedPart { passes, start, leaving, tables } = gpu;
             let angles = |kind: usize, position: usize| tables.at(kind, position, behind.angles);
             match start {
-                Start::Tokens => passes.pass(Input::Tokens(behind.tokens), &parts, behind.bits, &angles)?,
+                Start::Tokens => passes.pass(Input::of_tokens(behind.tokens), &parts, behind.bits, &angles)?,
                 Start::Rows(values) => {
                     let left = left.iter().map(|(value, rows)| (*value, &rows[..]));
                     let known: Vec<(Value, &[f32])> = behind.rows.iter().copied().chain(left).collect();
                     let of = |value: &Value| known.iter().find(|(v, _)| v == value).map_or(&[][..], |(_, rows)| *rows);
                     let rows: Vec<&[f32]> = values.iter().map(of).collect();
-                    passes.pass(Input::Rows(&rows), &parts, behind.bits, &angles)?;
+                    passes.pass(Input { tokens: behind.tokens, rows: &rows }, &parts, behind.bits, &angles)?;
                 }
             }
             if i < last {

@@ -13,7 +13,7 @@ use crate::math::EXP2_32;
 use crate::ops::activation::Activation;
 use crate::ops::attention::ScoreRules;
 use crate::ops::norm::{Kind, Norm};
-use crate::ops::rope::Pairing;
+use crate::ops::rope::{Pairing, Turn};
 use crate::program::{Attend, MatrixId, Product, Program, RopeKind, Temperature, Value};
 
 /// Says which operation no kernel does.
@@ -163,6 +163,7 @@ impl<'a> Tape<'a> {
             (Activation::ClampedSilu(limit), Some(up)) => {
                 self.recorder.clamped_silu([gate, up], [limit, 1.0, -0.0], &EXP2_32)
             }
+            (Activation::Situ(bounds), Some(up)) => self.recorder.bounded_silu([gate, up], bounds, &EXP2_32),
             (Activation::LimitedSilu(limit), Some(up)) => self.recorder.limited_silu([gate, up], limit),
             (Activation::Tanh, None) => {
                 self.recorder.tanh(gate);
@@ -179,6 +180,12 @@ impl<'a> Tape<'a> {
     pub fn rotation(&mut self, kind: RopeKind) -> Result<Rotation, ProgramError> {
         let rope = &self.processor.ropes.of(self.n_ctx)[kind as usize];
         self.by_position(PositionTable::Rope(kind), rope.n_rot / 2, rope.pairing == Pairing::Adjacent)
+    }
+
+    /// The table of a rotation backwards, or by the first position of a block.
+    pub fn turn(&mut self, kind: RopeKind, turn: Turn) -> Result<Rotation, ProgramError> {
+        let rope = &self.processor.ropes.of(self.n_ctx)[kind as usize];
+        self.by_position(PositionTable::Turn(kind, turn), rope.n_rot / 2, rope.pairing == Pairing::Adjacent)
     }
 
     /// A table with a factor for each position.

@@ -33,6 +33,13 @@ impl Choice {
         Choice { used: 1, chosen, places, rows }
     }
 
+    /// Numbers of the experts, `[tokens][used]`.
+    pub fn numbers(&self) -> Floats {
+        let mut numbers = Floats::scratch(self.chosen.len());
+        numbers.iter_mut().zip(&self.chosen).for_each(|(number, choice)| *number = choice.expert as f32);
+        numbers
+    }
+
     /// Rows of `x`, `[tokens][columns]`, grouped by expert, times their weights if `weighed`.
     pub fn dispatch(&self, x: &[f32], columns: usize, weighed: bool) -> Floats {
         let mut y = gather(x, columns, self.places.iter().map(|place| place / self.used));

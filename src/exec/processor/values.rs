@@ -59,11 +59,12 @@ impl Values {
         }
     }
 
-    /// Takes the rows of a value that lives; it ends.
+    /// Takes the rows of a value that lives, of a choice the numbers of the experts; it ends.
     pub fn take(&mut self, value: Value) -> Floats {
         match std::mem::take(&mut self.0[value.0]) {
             Held::Rows(x, _) => x,
-            _ => unreachable!("value {} is read while it lives", value.0),
+            Held::Choice(choice) => choice.numbers(),
+            Held::Nothing => unreachable!("value {} is read while it lives", value.0),
         }
     }
 

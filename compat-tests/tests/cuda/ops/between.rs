@@ -4,8 +4,9 @@
 use std::sync::LazyLock;
 
 use trine::math::{EXP2_32, LOG_16};
-use trine::ops::activation::{Activation, HeadGate};
+use trine::ops::activation::{Activation, HeadGate, softplus};
 use trine::ops::attention::{BothWays, Heads};
+use trine::ops::norm::{Kind, Norm};
 use trine::ops::streams::{self, Mixing};
 use trine::{Isa, ops};
 use trine_compat_tests::inputs::Rng;
@@ -72,7 +73,7 @@ fn functions_of_few_models_have_the_bits_of_the_processor_and_mistakes_are_found
         let rows = x.chunks_exact(COLUMNS);
         rows.flat_map(|row| scaled(&row[..COLUMNS / 8])).collect::<Vec<f32>>()
     };
-    let functions: [Function<'_>; 9] = [
+    let functions: [Function<'_>; 12] = [
         (
             "quotients",
             "divide_row",
@@ -108,6 +109,16 @@ fn functions_of_few_models_have_the_bits_of_the_processor_and_mistakes_are_found
             ["add.rn.f64", "sub.rn.f64"],
         ),
         (
+            "the root of the soft-plus",
+            "root_of_softplus",
+            &|r, x| {
+                r.root_of_softplus(x, [&EXP2_32, &LOG_16]);
+                Ok(x)
+            },
+            &|x| x.iter_mut().for_each(|x| *x = softplus(*x).sqrt()),
+            ["sqrt.rn.f32", "neg.f32"],
+        ),
+        (
             "tanh",
             "tanh_alone",
             &|r, x| {
@@ -129,6 +140,32 @@ fn functions_of_few_models_have_the_bits_of_the_processor_and_mistakes_are_found
                 Activation::LimitedSilu(0.75).gate(isa, x, &up);
             },
             ["setp.lt.f32", "setp.gt.f32"],
+        ),
+        (
+            "SiLU of a bounded factor",
+            "bounded_silu",
+            &|r, x| {
+                let y = beside(r, x)?;
+                r.bounded_silu([x, y], [4.0, 0.0], &EXP2_32).map(|()| x)
+            },
+            &|x| {
+                let up = scaled(x);
+                Activation::Situ([4.0, 0.0]).gate(isa, x, &up);
+            },
+            ["mul.rn.f64", "add.rn.f64"],
+        ),
+        (
+            "SiLU of a bounded factor within a bound",
+            "bounded_silu",
+            &|r, x| {
+                let y = beside(r, x)?;
+                r.bounded_silu([x, y], [4.0, 25.0], &EXP2_32).map(|()| x)
+            },
+            &|x| {
+                let up = scaled(x);
+                Activation::Situ([4.0, 25.0]).gate(isa, x, &up);
+            },
+            ["div.rn.f32", "mul.rn.f32"],
         ),
         (
             "SiLU of bounded arguments",
@@ -277,6 +314,73 @@ fn streams_are_read_written_and_summed_as_on_the_processor() {
     let expected = &expected[14 * STREAMS * WIDTH..18 * STREAMS * WIDTH];
     let single = |t: &str| t.replace("add.rn.f64", "sub.rn.f64");
     assert!(shows((BETWEEN, "sum_streams"), &single, &few_case, expected, record), "differences of streams");
+}
+
+#[test]
+fn streams_are_blended_by_their_scores_as_on_the_processor() {
+    static GAINS: LazyLock<Vec<f32>> = LazyLock::new(|| (0..WIDTH).map(|i| (i as f32 - 5.5) / 6.0).collect());
+    let x: &'static [f32] = &INPUTS;
+    let norm = Norm { kind: Kind::Rms, eps: 1e-5, row: WIDTH, gains: GAINS.clone(), bias: None };
+    // One stream, less than a group of four scores, one group, and one with a rest.
+    for count in [1, 3, 4, 5] {
+        let mut widths = vec![WIDTH; count];
+        widths.push(COLUMNS - count * WIDTH);
+        let parts = ops::rows::split(x, &widths);
+        let streams: Vec<&[f32]> = parts[..count].iter().map(|part| &part[..]).collect();
+        let expected = streams::blend(Isa::scalar(), &norm, &streams);
+        let record: Record<'_> = &|r, x| {
+            let parts = r.split(x, &widths)?;
+            let weights = r.sums_beside(parts[0], count)?;
+            for (i, &part) in parts[..count].iter().enumerate() {
+                let normed = r.norm(part, &GAINS, WIDTH, 1e-5)?;
+                r.sum_row(normed, weights, i)?;
+            }
+            r.soft_max(weights, &EXP2_32);
+            r.blend(&parts[..count], weights)
+        };
+        let case = Case { results: WIDTH, ..Case::new(x, COLUMNS) };
+        assert_same(&case.run(record), &expected, &format!("{count} streams"));
+        if count == 1 {
+            continue;
+        }
+        let case = Case { rows: &x[14 * COLUMNS..18 * COLUMNS], ..case };
+        let expected = &expected[14 * WIDTH..18 * WIDTH];
+        let of = |kernel, [word, other]: [&str; 2]| {
+            shows((BETWEEN, kernel), &|t| t.replace(word, other), &case, expected, record)
+        };
+        let same: &dyn Fn(&str) -> String = &|t| format!("{t} ");
+        assert!(!shows((BETWEEN, "blend"), same, &case, expected, record), "{count}: no mistake");
+        assert!(of("sum_row", ["add.rn.f64", "sub.rn.f64"]), "{count}: differences");
+        assert!(of("soft_max_rows", ["add.rn.f64", "sub.rn.f64"]), "{count}: another total");
+        assert!(of("blend", ["add.rn.f32", "sub.rn.f32"]), "{count}: differences of streams");
+    }
+    let refused = Case::new(&x[..COLUMNS], COLUMNS).run_on(Emulated::new().expect("PTX"), |r, x| {
+        let parts = r.split(x, &[WIDTH, WIDTH, COLUMNS - 2 * WIDTH])?;
+        let weights = r.sums_beside(x, 2)?;
+        r.blend(&parts, weights)
+    });
+    assert!(refused.expect_err("a refusal").to_string().contains("a blend of 3 streams"));
+}
+
+#[test]
+fn roots_of_dot_products_have_the_bits_of_the_processor_and_mistakes_are_found() {
+    const PART: usize = 10;
+    let x: &'static [f32] = &INPUTS;
+    let widths = [4 * PART, 4 * PART, COLUMNS - 8 * PART];
+    let parts = ops::rows::split(x, &widths);
+    let expected = ops::rows::rooted_dots(&parts[0], &parts[1], PART);
+    let record: Record<'_> = &|r, x| {
+        let parts = r.split(x, &widths)?;
+        r.rooted_dots(parts[0], parts[1], PART)
+    };
+    let case = Case { results: 4, ..Case::new(x, COLUMNS) };
+    assert_same(&case.run(record), &expected, "roots of dot products");
+    let case = Case { rows: &x[14 * COLUMNS..18 * COLUMNS], ..case };
+    let expected = &expected[14 * 4..18 * 4];
+    let of = |change: &dyn Fn(&str) -> String| shows((BETWEEN, "rooted_dots"), change, &case, expected, record);
+    assert!(!of(&|t| format!("{t} ")), "no mistake");
+    assert!(of(&|t| t.replace("add.rn.f64", "sub.rn.f64")), "differences");
+    assert!(of(&|t| t.replace("sqrt.rn.f32", "neg.f32")), "no root");
 }
 
 #[test]

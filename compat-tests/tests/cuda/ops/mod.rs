@@ -2,10 +2,12 @@
 
 mod attention;
 mod between;
+mod choices;
 mod elements;
 mod experts;
 mod functions;
 mod mistakes;
+mod ngrams;
 mod normed;
 mod planes;
 mod products;
@@ -78,7 +80,7 @@ impl<'a> Case<'a> {
         let mut passes = Shared::new(device).start(program, &weights)?;
         let ids: Vec<u32> = (0..tokens as u32).collect();
         let part = Part { pages: &ids, first: 0, tokens, slot: Slot::default() };
-        passes.pass(Input::Tokens(&ids), &[part], self.width, &|_, _| Vec::new())?;
+        passes.pass(Input::of_tokens(&ids), &[part], self.width, &|_, _| Vec::new())?;
         let all: Vec<usize> = (0..tokens).collect();
         Ok(passes.logits(&all)?)
     }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use trine::math::{EXP2_32, LOG_16, log2f, powf};
+use trine::ops::compress::Compress;
 use trine::ops::convolution::Convolution;
 use trine::ops::delta::{self, Delta};
 use trine::ops::lightning::{BLOCK, Lightning};
@@ -23,27 +24,27 @@ use crate::product::assert_same;
 
 const TABLES: [&[u64; 32]; 2] = [&EXP2_32, &LOG_16];
 /// Rows that the sequences of a script consist of.
-const ROWS: usize = 16;
+pub const ROWS: usize = 16;
 
 /// Records an operation for its inputs.
-type Record = dyn Fn(&mut Recorder<'static>, &[Span]) -> Result<Span, ProgramError>;
+pub type Record = dyn Fn(&mut Recorder<'static>, &[Span]) -> Result<Span, ProgramError>;
 /// The processor's outputs for inputs of all positions of a sequence.
-type Run = dyn Fn(&[Vec<f32>]) -> Vec<f32>;
+pub type Run = dyn Fn(&[Vec<f32>]) -> Vec<f32>;
 
 /// An operation over sequences.
-struct Recurrence {
-    name: &'static str,
-    kernels: &'static [&'static str],
+pub struct Recurrence {
+    pub name: &'static str,
+    pub kernels: &'static [&'static str],
     /// Columns of its inputs, and of its output.
-    widths: Vec<usize>,
-    results: usize,
+    pub widths: Vec<usize>,
+    pub results: usize,
     /// Records it for its inputs.
-    record: Box<Record>,
+    pub record: Box<Record>,
     /// The processor's outputs for inputs of all positions of a sequence.
-    run: Box<Run>,
+    pub run: Box<Run>,
 }
 
-fn leaked(rng: &mut Rng, count: usize, f: impl Fn(f32) -> f32) -> &'static [f32] {
+pub fn leaked(rng: &mut Rng, count: usize, f: impl Fn(f32) -> f32) -> &'static [f32] {
     let numbers: Vec<f32> = (0..count).map(|_| f(2.0 * rng.unit() - 1.0)).collect();
     numbers.leak()
 }
@@ -206,6 +207,30 @@ fn lightning(heads: usize, size: usize) -> Recurrence {
     }
 }
 
+/// Keys of blocks of positions: a group of four scores and two more, or two.
+fn compressed(overlap: bool) -> Recurrence {
+    let (size, ratio) = (18, if overlap { 3 } else { 2 });
+    let width = if overlap { 2 * size } else { size };
+    let places = leaked(&mut Rng::new(68), ratio * width, |x| x);
+    let rule = Compress { size, ratio, overlap, places: places.to_vec() };
+    Recurrence {
+        name: COMPRESSED,
+        kernels: &["compress", "keep_blocks"],
+        widths: vec![width; 2],
+        results: size,
+        record: Box::new(move |r, x| {
+            let rule = gpu::Compress { size, ratio, overlap, places, powers: &EXP2_32 };
+            r.compress([x[0], x[1]], &rule)
+        }),
+        run: Box::new(move |x| {
+            rule.run([&x[0], &x[1]], &mut vec![0.0; Compress::state(size, ratio, overlap)]).to_vec()
+        }),
+    }
+}
+
+/// Keys of blocks: nothing is read of positions before the first one, whatever is in a slot.
+const COMPRESSED: &str = "compressed keys";
+
 fn all() -> Vec<Recurrence> {
     vec![
         convolution(1, false),
@@ -219,6 +244,8 @@ fn all() -> Vec<Recurrence> {
         wkv6(false),
         wkv7(),
         lightning(2, 8),
+        compressed(true),
+        compressed(false),
     ]
 }
 
@@ -236,7 +263,7 @@ impl Recurrence {
     }
 
     /// Passes of at most `tokens` rows of `x` on a device with `slots` slots.
-    fn started(&self, device: Emulated, x: &[f32], [tokens, slots]: [usize; 2]) -> Box<dyn Passes> {
+    pub fn started(&self, device: Emulated, x: &[f32], [tokens, slots]: [usize; 2]) -> Box<dyn Passes> {
         let count = (x.len() / self.columns()).max(self.results);
         let mut table = bytes(x);
         table.resize(4 * count * self.columns(), 0);
@@ -272,22 +299,22 @@ fn pass(passes: &mut dyn Passes, parts: &[Rows]) -> Result<Vec<f32>, Failure> {
         .iter()
         .map(|&(ref rows, first, slot)| Part { pages: pages(first + rows.len()), first, tokens: rows.len(), slot })
         .collect();
-    passes.pass(Input::Tokens(&ids), &parts, 0, &|_, _| Vec::new())?;
+    passes.pass(Input::of_tokens(&ids), &parts, 0, &|_, _| Vec::new())?;
     passes.logits(&(0..ids.len()).collect::<Vec<_>>())
 }
 
-const fn at(number: usize) -> Slot {
+pub const fn at(number: usize) -> Slot {
     Slot { number, fresh: false }
 }
 
-const fn new(number: usize) -> Slot {
+pub const fn new(number: usize) -> Slot {
     Slot { number, fresh: true }
 }
 
 /// Sequences `a` of the rows 0 to 7 and `b` of 10 to 14; one that leaves `a` behind its row 4 for the rows 7 to 9, and
 /// goes on in a slot that its state is read from and written to; and one of the rows 14 to 16, in a slot that had
 /// another's state, which is `new` or is not.
-fn script(passes: &mut dyn Passes, last: Slot) -> Result<Vec<Vec<f32>>, Failure> {
+pub fn script(passes: &mut dyn Passes, last: Slot) -> Result<Vec<Vec<f32>>, Failure> {
     let mut all = Vec::new();
     all.push(pass(passes, &[(0..4, 0, new(2)), (10..11, 0, new(0))])?);
     all.push(pass(passes, &[(11..14, 1, at(0)), (4..5, 4, at(2))])?);
@@ -301,7 +328,7 @@ fn script(passes: &mut dyn Passes, last: Slot) -> Result<Vec<Vec<f32>>, Failure>
 }
 
 /// The processor's outputs of the script.
-fn expected(rule: &Recurrence, x: &[f32]) -> Vec<Vec<f32>> {
+pub fn expected(rule: &Recurrence, x: &[f32]) -> Vec<Vec<f32>> {
     let of = |sequence: &[usize], rows: Range<usize>| {
         let y = rule.expected(x, sequence);
         y[rows.start * rule.results..rows.end * rule.results].to_vec()
@@ -349,11 +376,12 @@ fn what_was_left_in_a_slot_is_no_state_of_a_new_sequence() {
         assert_same(&found[..4].concat(), &expected[..4].concat(), rule.name);
         let differ = found[4].iter().zip(&expected[4]).any(|(a, b)| a.to_bits() != b.to_bits());
         // No block was full, and the cells of one are written before they are read.
-        let seen = differ || rule.name == "lightning attention";
+        let seen = differ || ["lightning attention", COMPRESSED].contains(&rule.name);
         assert!(seen, "{}: a state that belongs to nobody was not seen", rule.name);
         // Nothing was ever written to this slot.
         let mut passes = rule.started(Emulated::new().expect("PTX"), &x, [5, 3]);
-        assert!(pass(&mut *passes, &[(0..2, 0, at(0))]).is_err(), "{}", rule.name);
+        let unread = pass(&mut *passes, &[(0..2, 0, at(0))]).is_ok();
+        assert_eq!(unread, rule.name == COMPRESSED, "{}", rule.name);
         assert!(pass(&mut *passes, &[(0..2, 0, new(3))]).is_err(), "{}: no such slot", rule.name);
         assert!(passes.write_state(0, &[0.0]).is_err() && passes.copy_state(0, 3).is_err());
     }
@@ -378,6 +406,7 @@ fn mistakes_in_recurrences_are_found() {
             assert!(of(&|t| t.replace("st.global.f32", "// ")), "{name}: nothing is written");
             match *kernel {
                 "keep_rows" | "shift" => {}
+                "keep_blocks" => assert!(of(&|t| t.replace("add.rn.f32", "mul.rn.f32")), "{name}: products"),
                 _ => {
                     assert!(of(&|t| t.replace("add.rn.f32", "mul.rn.f32")), "{name}: products");
                     assert!(of(&|t| t.replace("mul.rn.f32", "add.rn.f32")), "{name}: sums");
@@ -410,7 +439,9 @@ fn full_blocks_of_lightning_attention_go_into_the_state() {
     for (i, x) in x.chunks(180 * rule.columns()).enumerate() {
         let tokens = x.len() / rule.columns();
         let part = Part { pages: &[0], first: 180 * i, tokens, slot: Slot { number: 0, fresh: i == 0 } };
-        passes.pass(Input::Rows(&[x]), &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
+        passes
+            .pass(Input { tokens: &[], rows: &[x] }, &[part], 0, &|_, _| Vec::new())
+            .unwrap_or_else(|e| panic!("{e}"));
         found.extend(passes.logits(&(0..tokens).collect::<Vec<_>>()).expect("rows"));
     }
     assert_same(&found, &expected, "lightning attention over a full block");

@@ -419,6 +419,22 @@ fn mistakes_in_recurrences_are_found() {
     }
 }
 
+/// The positions of a prompt are gone through within a launch.
+#[test]
+fn a_prompt_has_as_many_launches_as_a_token() {
+    for rule in all() {
+        let limits = Limits { tokens: 64, wanted: 1, context: 64, page: 64, pages: 1, slots: 2 };
+        let mut recorder = Recorder::new(limits, rule.results).expect("limits");
+        let given = recorder.given(rule.columns()).expect("rows");
+        let parts = recorder.split(given, &rule.widths).expect("parts");
+        let y = (rule.record)(&mut recorder, &parts).expect("a recurrence");
+        let wanted = recorder.take_wanted(y).expect("rows");
+        let (program, _) = recorder.finish(wanted).expect("a program");
+        let launches = |tokens| program.body(tokens, 0).expect("launches").len();
+        assert_eq!(launches(64), launches(1), "{}", rule.name);
+    }
+}
+
 #[test]
 fn full_blocks_of_lightning_attention_go_into_the_state() {
     let rule = lightning(2, 3);

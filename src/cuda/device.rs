@@ -36,6 +36,9 @@ pub trait Device {
     /// Why something could not be done, in one line.
     type Error: Error + Send + Sync + 'static;
 
+    /// Number of its multiprocessors; 0 where it does not say.
+    fn multiprocessors(&self) -> usize;
+
     /// Bytes of memory that can still be had.
     ///
     /// # Errors

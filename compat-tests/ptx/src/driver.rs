@@ -38,6 +38,8 @@ pub struct Emulated {
     pub device: Device,
     /// In which order warps take their turns.
     pub schedule: Schedule,
+    /// How many multiprocessors it says to have.
+    pub multiprocessors: usize,
     /// Bytes that it says are free.
     pub free: u64,
     /// Bytes that were allocated.
@@ -58,6 +60,7 @@ impl Emulated {
         Ok(Emulated {
             device: Device::new(),
             schedule: Schedule::InTurn,
+            multiprocessors: 132,
             free: 1 << 40,
             allocated: 0,
             instructions: 0,
@@ -76,6 +79,10 @@ impl Emulated {
 impl device::Device for Emulated {
     type Buffer = Buffer;
     type Error = Fault;
+
+    fn multiprocessors(&self) -> usize {
+        self.multiprocessors
+    }
 
     fn free_memory(&self) -> Result<u64, Fault> {
         Ok(self.free - self.allocated)

@@ -257,6 +257,10 @@ impl Device for Context {
     type Buffer = Memory;
     type Error = DriverError;
 
+    fn multiprocessors(&self) -> usize {
+        self.gpu.clocks.multiprocessors as usize
+    }
+
     fn free_memory(&self) -> Result<u64, DriverError> {
         let (mut free, mut all) = (0, 0);
         // SAFETY: there is room for two sizes.

@@ -72,7 +72,7 @@ impl Gpu {
         let mut device = 0;
         // SAFETY: there is room for one device, and there are more devices than its number says.
         unsafe { driver.device(&mut device, wanted)? };
-        // Clocks are for measurements alone, and drivers may stop to tell them.
+        // These are for plans and measurements alone, and drivers may stop to tell them.
         let told = |what| attribute(driver, device, what).unwrap_or(0);
         let gpu = Gpu {
             number,

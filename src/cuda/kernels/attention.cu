@@ -1,8 +1,6 @@
 // Rotary embedding, keys and values, and attention over them, in the order of src/ops/attention.
-#include "libm.cuh"
-#include "sums.cuh"
-
-constexpr int THREADS = 128;
+#include "attention.cuh"
+#include "tickets.cuh"
 
 // Rotates pairs of every head: (a, b) to (a cos - b sin, a sin + b cos). Pairs are neighbours, or lie `pairs` elements apart.
 // `table` holds cosine and sine of each token's pairs; elements behind them keep their value. A thread for each pair.
@@ -20,11 +18,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   at[apart] = __fadd_rn(__fmul_rn(a, turn.y), __fmul_rn(b, turn.x));
 }
 
-// Where cell `at` of a head begins in page `page`: [page][head][cell][element], with 1 << `shift` cells to a page.
-INLINE u64 place_of(u32 page, int at, int head, int heads, int shift, int size) {
-  return ((((u64)page * heads + head) << shift) + at) * size;
-}
-
 // Puts the keys or values of a pass, in half precision, into their cells. `places` holds the page of each token and the cell of it.
 extern "C" __global__ void __launch_bounds__(THREADS)
     store(const float *x, u16 *cells, const uint2 *places, int heads, int size, int shift) {
@@ -35,19 +28,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   cells[place_of(place.x, place.y, i / size, heads, shift, size) + i % size] = half_bits(x[(u64)token * heads * size + i]);
 }
 
-// Rules of scores.
-enum Rules { CAPPED = 1, SLOPED = 2, SUNK = 4 };
-
-// One head of one token, whose cells are those from `begin` on; its own is the last. Scores and exponentials stand in `work`, a row
-// of `context` floats for each head and token. `places` holds the sequence of each token and its position there; `tables` a row of
-// `row` pages for each sequence, in which its positions lie one page after the other.
-//
-// score = f32(sum of q k), products of halves exact, the sum in double precision and order, lanes are cells;
-// w = score * scale + 0, e = pexp(w - max w); the total in double precision over groups of four cells counted from cell 0, each
-// added as (e0 + e1) + (e2 + e3); out = f32(sum of half(e * f32(1 / total)) v), cells in order, lanes are elements.
-// What models do with scores before that, by the bits of `rules`: CAPPED, cap * tanh(score * cap_factor); SLOPED, ALiBi, a slope for each
-// head times the distance, after the scale; SUNK, the score of a cell without a value, one for each head: its exponential is libm's.
-// `first` is the token that block 0 has: passes of many tokens are launched in parts, so that `work` stays small.
+// One head of one token. Scores and exponentials stand in `work`, a row of `context` floats for each head and token. `places` holds the
+// sequence of each token and its position there; `tables` a row of `row` pages for each sequence, in which its positions lie one page
+// after the other. `first` is the token that block 0 has: passes of many tokens are launched in parts, so that `work` stays small.
 extern "C" __global__ void __launch_bounds__(THREADS)
     attend(const float *q, const u16 *keys, const u16 *values, const uint2 *places, const u32 *tables, float *work, float *out,
            float scale, u32 window, int chunked, int heads, int kv_heads, int key_size, int value_size, int context, int row,
@@ -57,94 +40,127 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   extern __shared__ float query[];
   const int head = blockIdx.x, token = first + blockIdx.y, kv_head = head / (heads / kv_heads);
   const uint2 place = places[token];
-  const int end = place.y + 1;
-  int begin = 0;
-  if (window)
-    begin = chunked ? place.y / window * window : max(0, end - (int)window);
-  const int mask = (1 << shift) - 1;
+  const Seen seen(place.y, window, chunked);
   tables += (u64)place.x * row;
   work += ((u64)blockIdx.y * heads + head) * context;
-
-  for (int i = threadIdx.x; i < key_size; i += THREADS)
-    query[i] = half_value(half_bits(q[((u64)token * heads + head) * key_size + i]));
+  load_query(query, q + ((u64)token * heads + head) * key_size, key_size);
+  const Scoring how = {scale, rules, cap_factor, cap, rules & SLOPED ? slopes[head] : 0.0f};
+  float most = largest<THREADS>(shared, score(work, query, {keys, tables, kv_head, kv_heads, shift, key_size}, seen, how));
+  const double sink = sink_of(most, rules, sinks, head, powers);
   __syncthreads();
-  float most = __uint_as_float(0xff800000);
-  for (int cell = begin + threadIdx.x; cell < end; cell += THREADS) {
-    const u32 *key = (const u32 *)(keys + place_of(tables[cell >> shift], cell & mask, kv_head, kv_heads, shift, key_size));
-    double score = 0.0;
-    for (int i = 0; i < key_size / 2; ++i) {
-      u32 both = key[i];
-      score = __dadd_rn(score, (double)__fmul_rn(half_value(both), query[2 * i]));
-      score = __dadd_rn(score, (double)__fmul_rn(half_value(both >> 16), query[2 * i + 1]));
-    }
-    float w = (float)score;
-    if (rules & CAPPED)
-      w = __fmul_rn(tanh_of(__fmul_rn(w, cap_factor)), cap);
-    w = __fmul_rn(w, scale);
-    if (rules & SLOPED)
-      w = __fadd_rn(w, __fmul_rn(slopes[head], -__int2float_rn(end - 1 - cell)));
-    w = __fadd_rn(w, 0.0f);
-    work[cell] = w;
-    most = w > most ? w : most;
-  }
-  most = largest<THREADS>(shared, most);
-  double sink = 0.0;
-  if (rules & SUNK) {
-    most = most > sinks[head] ? most : sinks[head];
-    sink = (double)expf_of(__fsub_rn(sinks[head], most), powers);
-  }
-
-  // A group of four cells for each thread; those that are not seen count as zero.
-  const int groups = (end + 3) / 4;
-  double mine = 0.0;
+  const double total = sum_in_pairs<THREADS>(shared, exponentials(work, most, seen));
+  const float inverse = inverse_of(shared, total, sink, work, seen);
   __syncthreads();
-  for (int group = begin / 4 + threadIdx.x; group < groups; group += THREADS) {
-    float e[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      int cell = 4 * group + i;
-      e[i] = 0.0f;
-      if (cell >= begin && cell < end)
-        work[cell] = e[i] = pexp(__fsub_rn(work[cell], most));
-    }
-    mine = __dadd_rn(mine, (double)__fadd_rn(__fadd_rn(e[0], e[1]), __fadd_rn(e[2], e[3])));
-  }
-  // As for norms: no term is negative, so where both ends of what the sum can be give the same float, the order does not matter.
-  const double total = sum_in_pairs<THREADS>(shared, mine);
-  const double error = __dmul_rn(__dmul_rn(total, (double)(groups - begin / 4)), 0x1p-52);
-  float inverse = (float)__ddiv_rn(1.0, __dadd_rn(__dadd_rn(total, error), sink));
-  if (inverse != (float)__ddiv_rn(1.0, __dadd_rn(__dsub_rn(total, error), sink))) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      double in_order = 0.0;
-      for (int group = begin / 4; group < groups; ++group) {
-        float e[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          int cell = 4 * group + i;
-          e[i] = cell >= begin && cell < end ? work[cell] : 0.0f;
-        }
-        in_order = __dadd_rn(in_order, (double)__fadd_rn(__fadd_rn(e[0], e[1]), __fadd_rn(e[2], e[3])));
-      }
-      shared.values[0] = (float)__ddiv_rn(1.0, __dadd_rn(in_order, sink));
-    }
-    __syncthreads();
-    inverse = shared.values[0];
-  }
-  __syncthreads();
-  for (int cell = begin + threadIdx.x; cell < end; cell += THREADS)
-    work[cell] = half_value(half_bits(__fmul_rn(work[cell], inverse)));
-  __syncthreads();
+  weights(work, inverse, seen);
+  const Head cells = {values, tables, kv_head, kv_heads, shift, value_size};
   for (int i = threadIdx.x; i < value_size; i += THREADS) {
-    double sum = 0.0;
-    for (int cell = begin; cell < end;) {
-      // To the end of a page.
-      const int stop = min(end, (cell | mask) + 1);
-      const u16 *value = values + place_of(tables[cell >> shift], cell & mask, kv_head, kv_heads, shift, value_size) + i;
-      for (; cell < stop; ++cell, value += value_size)
-        sum = __dadd_rn(sum, (double)__fmul_rn(work[cell], half_value(*value)));
+    u32 any = 0;
+    out[((u64)token * heads + head) * value_size + i] = (float)weighed(work, cells, seen.begin, seen.end, i, any);
+  }
+}
+
+// The same over a long cache, whose cells the blocks along z share: three kernels, which leave what they have found of head h of token t
+// in row t * heads + h of each memory, a number for each part. Bits are those of `attend`: scores are each a sum of their own, a maximum
+// has no order, and the two sums over cells are those of any order, or are added in order where the order shows.
+
+// Scores of a part, and the largest of them.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attend_scores(const float *q, const u16 *keys, const uint2 *places, const u32 *tables, float *work, float *mosts, float scale,
+                  u32 window, int chunked, int heads, int kv_heads, int key_size, int context, int row, int shift, int first,
+                  int rules, float cap_factor, float cap, const float *slopes) {
+  __shared__ Exchange<THREADS> shared;
+  extern __shared__ float query[];
+  const int head = blockIdx.x, token = first + blockIdx.y, kv_head = head / (heads / kv_heads);
+  const u64 at = (u64)blockIdx.y * heads + head;
+  const uint2 place = places[token];
+  const Seen seen(place.y, window, chunked);
+  tables += (u64)place.x * row;
+  load_query(query, q + ((u64)token * heads + head) * key_size, key_size);
+  const Scoring how = {scale, rules, cap_factor, cap, rules & SLOPED ? slopes[head] : 0.0f};
+  const Head cells = {keys, tables, kv_head, kv_heads, shift, key_size};
+  const float most = largest<THREADS>(shared, score(work + at * context, query, cells, seen, how));
+  if (threadIdx.x == 0)
+    mosts[at * gridDim.z + blockIdx.z] = most;
+}
+
+// Exponentials of a part, and their sum. Whoever is last has the sums of all parts, and leaves the inverse of the total.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attend_exponentials(const uint2 *places, float *work, const float *mosts, double *sums, float *inverses, u32 *tickets, u32 window,
+                        int chunked, int heads, int context, int first, int rules, const float *sinks, const u64 *powers) {
+  __shared__ Exchange<THREADS> shared;
+  __shared__ u32 ticket;
+  const int head = blockIdx.x, token = first + blockIdx.y;
+  const u64 at = (u64)blockIdx.y * heads + head;
+  const Seen seen(places[token].y, window, chunked);
+  work += at * context;
+  mosts += at * gridDim.z;
+  sums += at * gridDim.z;
+  float most = __uint_as_float(0xff800000);
+  for (int part = threadIdx.x; part < gridDim.z; part += THREADS)
+    most = mosts[part] > most ? mosts[part] : most;
+  most = largest<THREADS>(shared, most);
+  const double sink = sink_of(most, rules, sinks, head, powers);
+  const double sum = sum_in_pairs<THREADS>(shared, exponentials(work, most, seen));
+  if (threadIdx.x == 0)
+    sums[blockIdx.z] = sum;
+  if (!is_last(tickets, ticket))
+    return;
+  double mine = 0.0;
+  for (int part = threadIdx.x; part < gridDim.z; part += THREADS)
+    mine = __dadd_rn(mine, sums[part]);
+  const float inverse = inverse_of(shared, sum_in_pairs<THREADS>(shared, mine), sink, work, seen);
+  if (threadIdx.x == 0)
+    inverses[at] = inverse;
+}
+
+// Below this magnitude of values any order of a sum gives the same: a weight is a half up to 1, and the weights of fewer than 2^24
+// cells have a sum below 2, rounding included, so sums of products stay below 32. Every product is a multiple of 2^-48, the least half
+// times itself, and doubles hold all multiples of that below 32.
+constexpr double SMALL = 16.0;
+
+// The sum of a part for an element of the values, and the largest magnitude among these.
+struct Partial {
+  double sum, most;
+};
+
+// Weights of a part, and the sums over its values. Whoever is last adds the sums of all parts: they are exact where values are small,
+// and else the result is that of the order of cells wherever the sum may lie within the rounding errors of both; if not, the sum is
+// made again in order.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    attend_values(const u16 *values, const uint2 *places, const u32 *tables, float *work, const float *inverses, Partial *partials,
+                  u32 *tickets, float *out, u32 window, int chunked, int heads, int kv_heads, int value_size, int context, int row,
+                  int shift, int first) {
+  __shared__ u32 ticket;
+  const int head = blockIdx.x, token = first + blockIdx.y, kv_head = head / (heads / kv_heads);
+  const u64 at = (u64)blockIdx.y * heads + head;
+  const uint2 place = places[token];
+  const Seen seen(place.y, window, chunked);
+  const Head cells = {values, tables + (u64)place.x * row, kv_head, kv_heads, shift, value_size};
+  work += at * context;
+  partials += at * gridDim.z * value_size;
+  weights(work, inverses[at], seen);
+  for (int i = threadIdx.x; i < value_size; i += THREADS) {
+    u32 most = 0;
+    const double sum = weighed(work, cells, seen.first, seen.last, i, most);
+    partials[blockIdx.z * value_size + i] = {sum, (double)half_value(most)};
+  }
+  if (!is_last(tickets, ticket))
+    return;
+  for (int i = threadIdx.x; i < value_size; i += THREADS) {
+    double sum = 0.0, most = 0.0;
+    for (int part = 0; part < gridDim.z; ++part) {
+      const Partial partial = partials[part * value_size + i];
+      sum = __dadd_rn(sum, partial.sum);
+      most = partial.most > most ? partial.most : most;
     }
-    out[((u64)token * heads + head) * value_size + i] = (float)sum;
+    const double error = most < SMALL ? 0.0 : __dmul_rn(__dmul_rn(most, (double)(seen.end - seen.begin)), 0x1p-51);
+    float result = (float)__dadd_rn(sum, error);
+    // NaN is not equal either.
+    if (result != (float)__dsub_rn(sum, error)) {
+      u32 any = 0;
+      result = (float)weighed(work, cells, seen.begin, seen.end, i, any);
+    }
+    out[((u64)token * heads + head) * value_size + i] = result;
   }
 }
 

@@ -1,6 +1,6 @@
 // Activations in half precision: instructions on halves, and how codes become halves without a conversion.
 #pragma once
-#include "warp.cuh"
+#include "tickets.cuh"
 
 // c += a b for 16 x 16 and 16 x 8 halves, sums in single precision. Volatile, so that it stays where the whole warp is.
 INLINE void multiply_halves(float c[4], const u32 a[4], const u32 b[2]) {
@@ -38,36 +38,6 @@ INLINE u32 scale_halves(u32 a, u32 b, u32 c) {
   u32 d;
   asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
-}
-
-// Makes what this thread has written visible to all threads of the device, and lets it see what they had made visible.
-INLINE void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-
-// Adds one and gives what was there before.
-INLINE u32 take_ticket(u32 *at) {
-  u32 before;
-  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(at) : "memory");
-  return before;
-}
-
-// Whether this block of threads is the last one of the slices (gridDim.z) of its place in the grid: then the sums of all are in the
-// workspace. All threads have to ask, once their own sums are there. `ticket` is in shared memory.
-INLINE bool is_last(u32 *tickets, u32 &ticket) {
-  // The sums are there before the ticket is taken, for the thread that takes it and then for the device.
-  __syncthreads();
-  u32 *mine = tickets + blockIdx.y * gridDim.x + blockIdx.x;
-  if (threadIdx.x == 0) {
-    fence();
-    ticket = take_ticket(mine);
-    fence();
-  }
-  __syncthreads();
-  if (ticket + 1 < gridDim.z)
-    return false;
-  // The next launch finds the ticket as this one did.
-  if (threadIdx.x == 0)
-    *mine = 0;
-  return true;
 }
 
 // The sums of all slices, `next` numbers apart, added in their order.

@@ -1,8 +1,8 @@
 //! Operations to launches.
 
 use super::memory::{Quants, Value};
-use super::operation::{Attend, OfChosen, Operation, Placed};
-use super::{Call, Operand, Program, ProgramError, fixed};
+use super::operation::{OfChosen, Operation, Placed};
+use super::{Caches, Call, Operand, Program, ProgramError, fixed};
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
@@ -11,7 +11,7 @@ use trine_formats::types::TypeId;
 /// Threads of a block, where one element belongs to each.
 pub(super) const ELEMENTS: usize = 256;
 /// Threads of a block, where one head belongs to each.
-const OF_HEADS: usize = 128;
+pub(super) const OF_HEADS: usize = 128;
 /// Threads of a block that quantizes a part of a row.
 const WARP: usize = 32;
 /// The most blocks along y.
@@ -25,6 +25,7 @@ pub(super) fn of(
     operations: &[Operation],
     [tokens, wanted]: [usize; 2],
     width: u8,
+    caches: Caches,
 ) -> Result<Vec<Call>, ProgramError> {
     let limits = program.limits;
     if tokens > limits.tokens || wanted > limits.wanted || tokens == 0 || wanted == 0 {
@@ -33,7 +34,7 @@ pub(super) fn of(
             limits.tokens, limits.wanted
         )));
     }
-    let mut pass = Pass { program, tokens, wanted, width, calls: Vec::new() };
+    let mut pass = Pass { program, tokens, wanted, width, caches, calls: Vec::new() };
     for operation in operations {
         pass.call(operation)?;
     }
@@ -60,10 +61,7 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
                     most = most.max(plan.workspace);
                 }
             }
-            Operation::Attend(a) => {
-                let row = scores(program, a)?;
-                most = most.max(row * at_once(row).min(limits.tokens));
-            }
+            Operation::Attend(a) => most = most.max(a.work(&limits)?),
             Operation::Compressed(a) => {
                 let row = a.scores(limits.context)?;
                 most = most.max(row * at_once(row).min(limits.tokens));
@@ -78,25 +76,23 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
     Ok(most)
 }
 
-/// Bytes of the tickets that products need, at most.
+/// Bytes of the tickets that products and attention need, at most.
 pub(super) fn tickets(program: &Program) -> Result<usize, ProgramError> {
     let limits = program.limits;
     let mut most = 1;
     for operation in &program.operations {
-        if let Operation::Product { matrix, from, .. } = operation
-            && let Some(form) = matrix.halves
-        {
-            let tokens = program.values[*from].rows.count(limits.tokens, limits.wanted);
-            let shape = (matrix.columns, matrix.rows, tokens);
-            most = most.max(form.plan(shape)?.tickets);
+        match operation {
+            Operation::Product { matrix, from, .. } => {
+                let Some(form) = matrix.halves else { continue };
+                let tokens = program.values[*from].rows.count(limits.tokens, limits.wanted);
+                let shape = (matrix.columns, matrix.rows, tokens);
+                most = most.max(form.plan(shape)?.tickets);
+            }
+            Operation::Attend(a) => most = most.max(a.tickets(&limits)),
+            _ => {}
         }
     }
     Ok(4 * most)
-}
-
-/// Bytes of the scores of a token.
-fn scores(program: &Program, a: &Attend) -> Result<usize, ProgramError> {
-    super::memory::size(&[a.heads, program.limits.context, 4], "scores")
 }
 
 /// Tokens whose scores are computed by one launch.
@@ -111,6 +107,7 @@ pub(super) struct Pass<'p> {
     wanted: usize,
     /// Bits of any-precision weights.
     pub(super) width: u8,
+    pub(super) caches: Caches,
     pub(super) calls: Vec<Call>,
 }
 
@@ -130,7 +127,7 @@ impl Pass<'_> {
     }
 
     /// The power of two that is the positions of a page.
-    fn shift(&self) -> Operand {
+    pub(super) fn shift(&self) -> Operand {
         Operand::U32(self.program.limits.page.trailing_zeros())
     }
 
@@ -142,8 +139,19 @@ impl Pass<'_> {
     /// Adds a launch of blocks along x and y.
     pub(super) fn launch(
         &mut self,
-        (module, kernel): (Text, &str),
+        kernel: (Text, &str),
         [x, y]: [usize; 2],
+        threads: (usize, usize),
+        operands: Vec<Operand>,
+    ) -> Result<(), ProgramError> {
+        self.launch_deep(kernel, [x, y, 1], threads, operands)
+    }
+
+    /// Adds a launch of blocks along x, y and z.
+    pub(super) fn launch_deep(
+        &mut self,
+        (module, kernel): (Text, &str),
+        [x, y, z]: [usize; 3],
         (threads, shared): (usize, usize),
         operands: Vec<Operand>,
     ) -> Result<(), ProgramError> {
@@ -152,7 +160,7 @@ impl Pass<'_> {
             let n = Some(n).filter(|&n| n > 0 && n <= most);
             n.and_then(|n| u32::try_from(n).ok()).ok_or_else(too_large)
         };
-        let blocks = [axis(x, i32::MAX as usize)?, axis(y, MOST_BLOCKS)?, 1];
+        let blocks = [axis(x, i32::MAX as usize)?, axis(y, MOST_BLOCKS)?, axis(z, MOST_BLOCKS)?];
         self.calls.push(Call {
             launch: Launch {
                 module,
@@ -386,49 +394,6 @@ impl Pass<'_> {
                 vec![work, out, rows, count, int(matrix.columns / block)]
             };
             self.calls.push(Call { launch: add, operands });
-        }
-        Ok(())
-    }
-
-    /// Attention of all tokens, in as many launches as the scores' memory wants.
-    fn attend(&mut self, a: &Attend) -> Result<(), ProgramError> {
-        let at_once = at_once(scores(self.program, a)?);
-        let bits = [a.cap.is_some(), a.slopes.is_some(), a.sinks.is_some()];
-        let rules = bits.iter().enumerate().map(|(i, &there)| usize::from(there) << i).sum();
-        let [factor, cap] = a.cap.unwrap_or([0.0; 2]);
-        // Nothing is read of a rule that is not there.
-        let other = self.at(a.queries);
-        let [sinks, powers] = a.sinks.map_or([other; 2], |of| of.map(memory));
-        for first in (0..self.tokens).step_by(at_once) {
-            let operands = vec![
-                self.at(a.queries),
-                memory(a.keys),
-                memory(a.values),
-                memory(fixed::PLACES),
-                memory(fixed::TABLES),
-                memory(fixed::WORK),
-                self.at(a.to),
-                Operand::F32(a.scale),
-                int(a.window),
-                int(a.chunked.into()),
-                int(a.heads),
-                int(a.kv_heads),
-                int(a.key_size),
-                int(a.value_size),
-                int(self.program.limits.context),
-                int(self.program.limits.row()),
-                self.shift(),
-                int(first),
-                int(rules),
-                Operand::F32(factor),
-                Operand::F32(cap),
-                a.slopes.map_or(other, memory),
-                sinks,
-                powers,
-            ];
-            let blocks = [a.heads, at_once.min(self.tokens - first)];
-            let threads = (OF_HEADS, 4 * a.key_size);
-            self.launch((ATTENTION, "attend"), blocks, threads, operands)?;
         }
         Ok(())
     }

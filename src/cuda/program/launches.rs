@@ -27,6 +27,22 @@ impl Limits {
     }
 }
 
+/// The caches that a pass attends to, and the device: long caches are shared among its multiprocessors.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Caches {
+    pub(super) longest: usize,
+    pub(super) multiprocessors: usize,
+}
+
+impl Caches {
+    /// Caches of which the longest has so many cells. That number is rounded down to a power of two, so that the launches
+    /// of a pass are the same for many tokens in turn.
+    pub fn new(longest: usize, multiprocessors: usize) -> Caches {
+        let longest = longest.checked_ilog2().map_or(0, |power| 1 << power);
+        Caches { longest, multiprocessors }
+    }
+}
+
 /// Why there is no program for a model.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProgramError {

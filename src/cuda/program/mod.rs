@@ -8,6 +8,7 @@
 
 mod between;
 mod calls;
+mod calls_attention;
 mod calls_experts;
 mod calls_recurrent;
 mod compressed;
@@ -31,7 +32,7 @@ mod whole;
 
 pub use between::Streams;
 pub(crate) use launches::fixed;
-pub use launches::{Call, Limits, Operand, ProgramError};
+pub use launches::{Caches, Call, Limits, Operand, ProgramError};
 pub use matrix::{Matrix, Weights, embeds};
 pub use memory::{Kind, Memory, Table};
 pub use operation::{Claim, Gate, Gating, Powers};
@@ -43,13 +44,13 @@ pub use record_experts::{Choosing, Chosen};
 pub use record_recurrent::{Compress, Convolution, Decay, Delta, Lightning, Ngrams, Scan, Wkv6, Wkv7};
 
 impl Program {
-    /// The launches of a pass over `tokens` tokens, with any-precision weights of `width` bits; any number where there
-    /// are no such weights.
+    /// The launches of a pass over `tokens` tokens, with any-precision weights of `width` bits, any number where there
+    /// are no such weights. Whatever is said of the caches, the results are bit-identical.
     ///
     /// # Errors
     /// A product without a plan; more tokens than the limits say; a width that the weights do not have.
-    pub fn body(&self, tokens: usize, width: u8) -> Result<Vec<Call>, ProgramError> {
-        calls::of(self, &self.operations[..self.head], [tokens, 1], width)
+    pub fn body(&self, tokens: usize, width: u8, caches: Caches) -> Result<Vec<Call>, ProgramError> {
+        calls::of(self, &self.operations[..self.head], [tokens, 1], width, caches)
     }
 
     /// The launches that make logits of `wanted` rows of a pass.
@@ -57,7 +58,7 @@ impl Program {
     /// # Errors
     /// A product without a plan; more rows than the limits say; a width that the weights do not have.
     pub fn logits_of(&self, wanted: usize, width: u8) -> Result<Vec<Call>, ProgramError> {
-        calls::of(self, &self.operations[self.head..], [1, wanted], width)
+        calls::of(self, &self.operations[self.head..], [1, wanted], width, Caches::default())
     }
 
     /// Most bits of its any-precision weights; 0 where there are none.

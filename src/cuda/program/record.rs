@@ -7,7 +7,7 @@ use super::matrix::{Matrix, Store, Weights, quants_for};
 use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
 use super::operation::{Gate, Operation};
 use super::place::place;
-use super::{Limits, Program, ProgramError, fixed};
+use super::{Caches, Limits, Program, ProgramError, fixed};
 
 /// A value that one operation writes and later ones read: a row of floats for each token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -448,7 +448,7 @@ impl<'a> Recorder<'a> {
         program.memories[fixed::TICKETS].bytes = super::calls::tickets(&program)?;
         // Every launch of the largest pass has a plan.
         let widest = program.widest();
-        program.body(limits.tokens, widest)?;
+        program.body(limits.tokens, widest, Caches::default())?;
         program.logits_of(limits.wanted, widest)?;
         Ok((program, self.store.weights))
     }

@@ -34,7 +34,7 @@ fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramErro
 }
 
 fn names(program: &Program, tokens: usize) -> Vec<String> {
-    let calls = [program.body(tokens, 0), program.logits_of(1, 0)].map(|c| c.expect("launches"));
+    let calls = [program.body(tokens, 0, Caches::default()), program.logits_of(1, 0)].map(|c| c.expect("launches"));
     calls.into_iter().flatten().map(|call| call.launch.kernel).collect()
 }
 
@@ -73,7 +73,7 @@ fn operations_become_launches_in_their_order() {
         assert_eq!(filled, usize::from(memory.kind == Kind::Weights));
     }
     // Grids and counts follow the tokens; places do not.
-    let [few, many] = [1, 5].map(|tokens| program.body(tokens, 0).expect("launches"));
+    let [few, many] = [1, 5].map(|tokens| program.body(tokens, 0, Caches::default()).expect("launches"));
     assert_eq!(few.len(), many.len());
     assert_eq!((few[0].launch.blocks[1], many[0].launch.blocks[1]), (1, 5));
     let memories = |call: &Call| -> Vec<Operand> {
@@ -271,7 +271,7 @@ fn what_no_gpu_takes_is_refused() {
     }
     let (program, _) = block(LIMITS).expect("a program");
     for tokens in [0, 6] {
-        assert!(program.body(tokens, 0).is_err(), "{tokens}");
+        assert!(program.body(tokens, 0, Caches::default()).is_err(), "{tokens}");
     }
     for wanted in [0, 3] {
         assert!(program.logits_of(wanted, 0).is_err(), "{wanted}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::loaded::Loaded;
 use super::{Angles, Failure, Input, Part, Passes};
 use crate::device::{Argument, Device};
-use crate::program::{Call, Kind, Limits, Operand, Program, fixed};
+use crate::program::{Caches, Call, Kind, Limits, Operand, Program, fixed};
 
 /// A program with memory of its own beside the weights.
 pub(super) struct Runner<D: Device> {
@@ -13,8 +13,10 @@ pub(super) struct Runner<D: Device> {
     program: Program,
     /// Memories by number; `None` for those of the weights.
     own: Vec<Option<D::Buffer>>,
-    /// The launches of the last pass, by its tokens and its width.
-    body: ((usize, u8), Arc<[Call]>),
+    /// The device's multiprocessors.
+    multiprocessors: usize,
+    /// The launches of the last pass, by its tokens, its width and its caches.
+    body: ((usize, u8, Caches), Arc<[Call]>),
     /// The launches of the last logits, by their rows and their width.
     head: ((usize, u8), Arc<[Call]>),
 }
@@ -42,8 +44,10 @@ impl<D: Device> Runner<D> {
             _ => device.allocate(memory.bytes.max(1)).map(Some),
         });
         let own = own.collect::<Result<Vec<_>, _>>().map_err(Failure::of)?;
+        let multiprocessors = device.multiprocessors();
         drop(device);
-        Ok(Runner { loaded, program, own, body: ((0, 0), Arc::new([])), head: ((0, 0), Arc::new([])) })
+        let body = ((0, 0, Caches::default()), Arc::new([]) as Arc<[Call]>);
+        Ok(Runner { loaded, program, own, multiprocessors, body, head: ((0, 0), Arc::new([])) })
     }
 
     /// Writes dwords at the start of a memory of its own.
@@ -203,9 +207,11 @@ impl<D: Device + Send> Passes for Runner<D> {
 
     fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure> {
         let tokens = self.check(input, parts)?;
-        if self.body.0 != (tokens, width) {
-            let calls = self.program.body(tokens, width).map_err(Failure::of)?;
-            self.body = ((tokens, width), calls.into());
+        let longest = parts.iter().map(|part| part.first + part.tokens).max().unwrap_or(0);
+        let caches = Caches::new(longest, self.multiprocessors);
+        if self.body.0 != (tokens, width, caches) {
+            let calls = self.program.body(tokens, width, caches).map_err(Failure::of)?;
+            self.body = ((tokens, width, caches), calls.into());
         }
         self.give(input, parts, angles)?;
         self.launch(&self.body.1)
@@ -215,7 +221,7 @@ impl<D: Device + Send> Passes for Runner<D> {
         let Some(memory) = self.program.logits() else {
             return Err(Failure("logits of a part of a model that makes none".to_owned()));
         };
-        let ((tokens, width), most) = (self.body.0, self.program.limits().wanted);
+        let ((tokens, width, _), most) = (self.body.0, self.program.limits().wanted);
         if rows.is_empty() || rows.len() > most {
             let count = rows.len();
             let what = format!("logits of {count} rows, where there is memory for 1 to {most}");

@@ -5,9 +5,10 @@ use trine::kv::{self, PageLayout, PagePool};
 use trine::math::{EXP2_32, expf, pexp};
 use trine::ops::attention::{Attention, Reach, ScoreRules, Window, alibi_slopes};
 use trine_compat_tests::inputs::Rng;
-use trine_compat_tests::ptx::{Argument, Device, Emulated, Fault, Module, Schedule};
-use trine_cuda::program::{Heads, ProgramError, Recorder, Span};
+use trine_compat_tests::ptx::{Argument, Device, Emulated, Fault, Launch, Module, Schedule};
+use trine_cuda::program::{Heads, Limits, ProgramError, Recorder, Rules, Span};
 use trine_cuda::ptx::ATTENTION;
+use trine_cuda::run::{Host, Input, Part, Shared, Slot};
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
 use super::{bytes, launch};
@@ -110,14 +111,9 @@ impl Case {
         attention.run(&self.q).to_vec()
     }
 
-    /// Output of the checked-in kernels.
-    pub fn run(&self, schedule: Schedule) -> Result<Vec<f32>, Fault> {
-        self.run_in(module("attention"), schedule)
-    }
-
-    /// Output of a module's kernels: keys and values of earlier tokens lie in their cells, those of the pass are
-    /// stored.
-    pub fn run_in(&self, module: &Module, schedule: Schedule) -> Result<Vec<f32>, Fault> {
+    /// Output of a module's kernels, with `parts` blocks that share the cells of a head: keys and values of earlier tokens
+    /// lie in their cells, those of the pass are stored.
+    pub fn run_in(&self, module: &Module, parts: usize, schedule: Schedule) -> Result<Vec<f32>, Fault> {
         let most = self.sequences.iter().map(|(before, now)| before + now).max();
         // Rows of scores with one more than there are cells, which nobody writes or may read.
         let context = most.expect("a sequence") + 1;
@@ -174,54 +170,128 @@ impl Case {
             launch(&mut device, kernel, blocks, (128, 0), &arguments, schedule).map(|_| cells)
         });
         let [keys, values] = cells;
-        let q = device.constant(bytes(&self.q));
-        let work = device.empty(4 * tokens * heads * context);
+        let q = Argument::Buffer(device.constant(bytes(&self.q)));
+        let work = Argument::Buffer(device.empty(4 * tokens * heads * context));
         let out = device.empty(4 * tokens * heads * self.value_size);
+        let to = Argument::Buffer(out);
         let none = ScoreRules::default();
         let ScoreRules { cap, slopes, sinks, .. } = self.rules.as_ref().unwrap_or(&none);
-        let rules = u32::from(cap.is_some()) | u32::from(!slopes.is_empty()) << 1 | u32::from(!sinks.is_empty()) << 2;
-        let of_heads = [slopes, sinks].map(|x| Argument::Buffer(device.constant(bytes(x))));
+        let bits = u32::from(cap.is_some()) | u32::from(!slopes.is_empty()) << 1 | u32::from(!sinks.is_empty()) << 2;
+        let [slopes, sinks] = [slopes, sinks].map(|x| Argument::Buffer(device.constant(bytes(x))));
         let powers = Argument::Buffer(device.constant(EXP2_32.iter().flat_map(|x| x.to_le_bytes()).collect()));
+        let [factor, cap] = cap.unwrap_or([0.0; 2]).map(Argument::F32);
+        let number = |n: usize| Argument::U32(n as u32);
         let (window, chunked) = self.window.map_or((0, false), |w| (w.size, w.chunked));
+        let [window, chunked] = [window, usize::from(chunked)].map(number);
+        let [keys, values] = [keys?, values?].map(Argument::Buffer);
+        let [of_heads, of_keys, key_size, value_size] =
+            [heads, self.kv_heads, self.key_size, self.value_size].map(number);
+        let [context, row, shift, rules] = [context, row, SHIFT, bits as usize].map(number);
+        // What the kernels of parts leave for each other.
+        let rows = tokens * heads;
+        let mut left = |bytes: usize| Argument::Buffer(device.empty(rows * bytes));
+        let (mosts, totals, inverses) = (left(4 * parts), left(8 * parts), left(4));
+        let sums = left(16 * parts * self.value_size);
+        let tickets = Argument::Buffer(device.variable(vec![0; 4 * rows]));
+        let scale = Argument::F32(SCALE);
         // The tokens in two launches, as many as there are of them.
         for (first, count) in [(0, tokens.div_ceil(2)), (tokens.div_ceil(2), tokens / 2)] {
-            let mut arguments = [q, keys.clone()?, values.clone()?].map(Argument::Buffer).to_vec();
-            arguments.extend([places, tables]);
-            arguments.extend([work, out].map(Argument::Buffer));
-            arguments.push(Argument::F32(SCALE));
-            let numbers = [
-                window,
-                usize::from(chunked),
-                heads,
-                self.kv_heads,
-                self.key_size,
-                self.value_size,
-                context,
-                row,
-                SHIFT,
-                first,
+            if count == 0 {
+                continue;
+            }
+            let first = number(first);
+            let query = 4 * self.key_size as u32;
+            let whole = [
+                q, keys, values, places, tables, work, to, scale, window, chunked, of_heads, of_keys, key_size,
+                value_size, context, row, shift, first, rules, factor, cap, slopes, sinks, powers,
             ];
-            arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
-            arguments.push(Argument::U32(rules));
-            arguments.extend(cap.unwrap_or([0.0; 2]).map(Argument::F32));
-            arguments.extend(of_heads);
-            arguments.push(powers);
-            if count > 0 {
-                let blocks = [heads as u32, count as u32];
-                let threads = (128, 4 * self.key_size as u32);
-                let kernel = (module, "attend");
-                launch(&mut device, kernel, blocks, threads, &arguments, schedule)?;
+            let scores = [
+                q, keys, places, tables, work, mosts, scale, window, chunked, of_heads, of_keys, key_size, context,
+                row, shift, first, rules, factor, cap, slopes,
+            ];
+            let exponentials = [
+                places, work, mosts, totals, inverses, tickets, window, chunked, of_heads, context, first, rules,
+                sinks, powers,
+            ];
+            let weighed = [
+                values, places, tables, work, inverses, sums, tickets, to, window, chunked, of_heads, of_keys,
+                value_size, context, row, shift, first,
+            ];
+            let whole: [(&str, u32, &[Argument]); 1] = [("attend", query, &whole)];
+            let shared: [(&str, u32, &[Argument]); 3] = [
+                ("attend_scores", query, &scores),
+                ("attend_exponentials", 0, &exponentials),
+                ("attend_values", 0, &weighed),
+            ];
+            for &(kernel, shared, arguments) in if parts == 1 { &whole[..] } else { &shared[..] } {
+                let launch = Launch {
+                    blocks: [heads as u32, count as u32, parts as u32],
+                    threads: [128, 1, 1],
+                    shared,
+                    arguments,
+                    schedule,
+                    ..Launch::default()
+                };
+                device.launch(module, kernel, &launch)?;
             }
         }
         Ok(device.floats(out))
     }
 
+    /// Output of a recorded program for the only sequence. Its earlier cells are written page by page, in passes that know
+    /// of no other pages.
+    fn run_program(&self, device: Emulated) -> Vec<f32> {
+        let [(before, now)] = self.sequences[..] else { panic!("several sequences") };
+        let heads = Heads {
+            queries: self.kv_heads * self.shared,
+            keys: self.kv_heads,
+            key_size: self.key_size,
+            value_size: self.value_size,
+        };
+        let none = ScoreRules::default();
+        let ScoreRules { cap, slopes, sinks, .. } = self.rules.as_ref().unwrap_or(&none);
+        let sinks = (!sinks.is_empty()).then_some((&sinks[..], &EXP2_32));
+        let rules = Rules { cap: *cap, slopes, sinks };
+        let pages: Vec<u32> = (0..(before + now).div_ceil(PAGE) as u32).rev().collect();
+        let (context, tokens) = (pages.len() * PAGE, PAGE.max(now));
+        let limits = Limits { tokens, wanted: now, context, page: PAGE, pages: pages.len(), slots: 1 };
+        let mut recorder = Recorder::new(limits, heads.queries * self.value_size).expect("a recorder");
+        let widths = [heads.queries * self.key_size, self.kv_heads * self.key_size, self.kv_heads * self.value_size];
+        let rows = widths.map(|columns| recorder.given(columns).expect("rows"));
+        let window = self.window.map(|w| (w.size, w.chunked));
+        let out = recorder.attend(rows, heads, SCALE, window, &rules).expect("attention");
+        let wanted = recorder.take_wanted(out).expect("rows");
+        let (program, weights) = recorder.finish(wanted).expect("a program");
+        let mut passes = Shared::new(device).start(program, &weights).unwrap_or_else(|e| panic!("{e}"));
+        let mut pass = |q: &[f32], (first, tokens): (usize, usize), pages: &[u32], at: usize| {
+            let [_, k, v] = widths;
+            let (k, v) = (&self.k[0][first * k..][..tokens * k], &self.v[0][first * v..][..tokens * v]);
+            let part = Part { pages, first: at, tokens, slot: Slot::default() };
+            passes.pass(Input::Rows(&[q, k, v]), &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
+        };
+        for (page, first) in (0..before).step_by(PAGE).enumerate() {
+            let tokens = PAGE.min(before - first);
+            pass(&vec![0.0; tokens * widths[0]], (first, tokens), &pages[page..=page], 0);
+        }
+        pass(&self.q, (before, now), &pages, before);
+        let all: Vec<usize> = (0..now).collect();
+        passes.logits(&all).unwrap_or_else(|e| panic!("{e}"))
+    }
+
     #[track_caller]
     pub fn check(&self, what: &str) {
         let expected = self.expected();
-        for schedule in [Schedule::InTurn, Schedule::Random(3), Schedule::Last(1)] {
-            let found = self.run(schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_same(&found, &expected, what);
+        for (parts, schedule) in [
+            (1, Schedule::InTurn),
+            (1, Schedule::Random(3)),
+            (1, Schedule::Last(1)),
+            (2, Schedule::InTurn),
+            (3, Schedule::Random(5)),
+            (16, Schedule::Last(2)),
+        ] {
+            let what = format!("{what}, {parts} parts");
+            let found = self.run_in(module("attention"), parts, schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_same(&found, &expected, &what);
         }
     }
 }
@@ -259,6 +329,83 @@ fn sequences_of_one_pass() {
 fn thousands_of_cells() {
     for window in [None, Some(Window { size: 1000, chunked: false })] {
         Case::new(10, (1, 2), (16, 16), &[(4096, 1)], window).check(&format!("4097 cells, {window:?}"));
+    }
+}
+
+/// A head whose first 512 cells have the weight 2^-9 and whose last 512 the least half, 2^-24. The first two values give
+/// 64 and 2^-18, which is just between two floats; the last ones 2^-48 each, which a sum of 64 forgets one by one, and not
+/// all at once.
+pub fn order_shows() -> Case {
+    let mut case = Case::new(22, (1, 1), (2, 2), &[(1023, 1)], None);
+    case.q = vec![1.0, 0.0];
+    case.k[0] = (0..1024).flat_map(|cell| [if cell < 512 { 0.0 } else { -83.2 }, 0.0]).collect();
+    let value = |cell| match cell {
+        0 => 32768.0,
+        1 => 1.0 / 512.0,
+        2..512 => 0.0,
+        _ => 1.0 / f32::from(1u16 << 12) / f32::from(1u16 << 12),
+    };
+    case.v[0] = (0..1024).flat_map(|cell| [value(cell), -value(cell)]).collect();
+    case
+}
+
+#[test]
+fn large_values_are_added_in_order_where_it_shows() {
+    let case = order_shows();
+    assert_eq!(case.expected(), [64.0, -64.0]);
+    case.check("sums between two floats");
+    // Just below the bound every order gives the same, and above it nearly every sum does.
+    for (seed, factor) in [(23, 15.99), (24, 16.5), (25, 6e4)] {
+        let mut case = Case::new(seed, (1, 2), (16, 16), &[(600, 2)], None);
+        case.v[0].iter_mut().for_each(|v| *v *= factor);
+        // Weights from one down to the least halves.
+        case.k[0].iter_mut().for_each(|k| *k *= 4.0);
+        case.check(&format!("values up to {factor}"));
+    }
+}
+
+#[test]
+fn programs_share_long_caches_among_multiprocessors() {
+    let rules = |heads: usize| ScoreRules {
+        cap: Some([0.25, 2.0]),
+        slopes: alibi_slopes(heads, 8.0),
+        sinks: vec![0.5; heads],
+        ..Default::default()
+    };
+    let wide = Some(Window { size: 1030, chunked: false });
+    let narrow = Some(Window { size: 1000, chunked: false });
+    let standing = Some(Window { size: 1024, chunked: true });
+    let of = |kv, sizes, before, now, window| Case::new(26, kv, sizes, &[(before, now)], window);
+    // A device that says nothing, one that eight blocks keep busy, and one with many multiprocessors.
+    let many: &[usize] = &[132];
+    for (what, multiprocessors, case) in [
+        ("a cache", &[0, 1, 132][..], of((2, 2), (8, 4), 1100, 1, None)),
+        ("two tokens and a page that is not full", many, of((1, 2), (4, 6), 1023, 2, None)),
+        ("latent attention", many, of((1, 4), (10, 8), 1200, 1, None)),
+        ("rules", many, Case { rules: Some(rules(4)), ..of((2, 2), (4, 4), 1100, 1, None) }),
+        ("a wide window", many, of((1, 2), (4, 4), 1300, 1, wide)),
+        ("a window that has just begun", many, of((1, 1), (4, 4), 2050, 1, standing)),
+        ("a narrow window", many, of((1, 1), (4, 4), 1300, 1, narrow)),
+        ("a short cache", many, of((1, 1), (4, 4), 1022, 1, None)),
+    ] {
+        let expected = case.expected();
+        for &multiprocessors in multiprocessors {
+            let emulated = |schedule| {
+                let mut device = Emulated::new().expect("PTX");
+                (device.multiprocessors, device.schedule) = (multiprocessors, schedule);
+                device
+            };
+            let found = case.run_program(emulated(Schedule::Random(1)));
+            assert_same(&found, &expected, what);
+            // A mistake in a kernel of parts shows where that kernel runs.
+            let mut device = emulated(Schedule::InTurn);
+            let mistake = |t: &str| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1);
+            device.replace(ATTENTION.name, with_mistake(ATTENTION, "attend_values", mistake));
+            let found = case.run_program(device);
+            let differ = found.iter().zip(&expected).any(|(a, b)| a.to_bits() != b.to_bits());
+            let is_long = multiprocessors > 0 && !["a narrow window", "a short cache"].contains(&what);
+            assert_eq!(differ, is_long, "{what}, {multiprocessors} multiprocessors");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use trine_cuda::program::{Matrix, ProgramError, Recorder, Span};
 use trine_cuda::ptx::{ATTENTION, CHAINS, CHOSEN, EXPERTS, NORM, QUANTIZE, Text};
 use trine_formats::types::TypeId;
 
-use super::attention::Case as Attention;
+use super::attention::{Case as Attention, order_shows};
 use super::experts::{BAD_SPLITS, Layer, choose_in, chosen, rule, tokens};
 use super::{Case, rows};
 use crate::mistakes::with_mistake;
@@ -163,7 +163,7 @@ fn in_attention() {
     let expected = case.expected();
     let in_module = |module: &Module| {
         SCHEDULES.into_iter().any(|schedule| {
-            let done = case.run_in(module, schedule);
+            let done = case.run_in(module, 1, schedule);
             done.map_or(true, |found| differ(&found, &expected))
         })
     };
@@ -179,4 +179,36 @@ fn in_attention() {
     assert!(of(&|t| t.replacen("add.rn.f64", "sub.rn.f64", 1)), "a difference of products");
     assert!(of(&|t| t.replace("0f3E2AAF33", "0f3F2AAF33")), "another exponential");
     assert!(of(&|t| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1)), "queries that are not rounded");
+}
+
+#[test]
+fn in_attention_over_parts() {
+    let (usual, ordered) = (Attention::new(21, (2, 2), (32, 32), &[(300, 3)], None), order_shows());
+    let shows = |case: &Attention, kernel, change: &dyn Fn(&str) -> String| {
+        let (module, expected) = (with_mistake(ATTENTION, kernel, change), case.expected());
+        SCHEDULES.into_iter().any(|schedule| {
+            let done = case.run_in(&module, 3, schedule);
+            done.map_or(true, |found| differ(&found, &expected))
+        })
+    };
+    for kernel in ["attend_scores", "attend_exponentials", "attend_values"] {
+        assert!(!shows(&usual, kernel, &|t| format!("{t} ")), "no mistake");
+        assert!(!shows(&ordered, kernel, &|t| format!("{t} ")), "no mistake");
+        assert!(shows(&usual, kernel, &|t| t.replace("bar.sync", "bar.warp.sync -1; // ")), "barriers of a warp");
+    }
+    for kernel in ["attend_exponentials", "attend_values"] {
+        assert!(shows(&usual, kernel, &|t| t.replacen("fence.acq_rel.gpu;", "", 1)), "{kernel}: no fence before");
+        let behind = |t: &str| {
+            let (before, after) = t.split_once("fence.acq_rel.gpu;").expect("a fence");
+            format!("{before}fence.acq_rel.gpu;{}", after.replacen("fence.acq_rel.gpu;", "", 1))
+        };
+        assert!(shows(&usual, kernel, &behind), "{kernel}: no fence behind");
+    }
+    assert!(shows(&usual, "attend_scores", &|t| t.replacen("add.rn.f64", "sub.rn.f64", 1)), "a difference of products");
+    assert!(shows(&usual, "attend_exponentials", &|t| t.replace("0f3E2AAF33", "0f3F2AAF33")), "another exponential");
+    assert!(shows(&usual, "attend_values", &|t| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1)), "not rounded");
+    // Every order for values that are too large for that: 2^16 in the place of 16.
+    assert!(shows(&ordered, "attend_values", &|t| t.replace("0d4030000000000000", "0d40F0000000000000")), "no bound");
+    // No room for the rounding errors of both orders.
+    assert!(shows(&ordered, "attend_values", &|t| t.replace("0d3CC0000000000000", "0d0000000000000000")), "no error");
 }

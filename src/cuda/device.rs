@@ -29,10 +29,15 @@ impl<B> Clone for Argument<'_, B> {
 
 impl<B> Copy for Argument<'_, B> {}
 
+/// The start of a kernel: its grid and its arguments.
+pub type Start<'a, B> = (&'a Launch, Vec<Argument<'a, B>>);
+
 /// A GPU, or what stands for one.
 pub trait Device {
     /// A range of its memory, at least 256 bytes aligned. Dropping it gives the memory back.
     type Buffer: Send + Sync;
+    /// Recorded starts of kernels. Their buffers stay where they are while it is there.
+    type Graph: Send;
     /// Why something could not be done, in one line.
     type Error: Error + Send + Sync + 'static;
 
@@ -79,6 +84,16 @@ pub trait Device {
     /// # Errors
     /// The device has no such kernel or not what it takes, or something that was started before has failed.
     fn launch(&mut self, launch: &Launch, arguments: &[Argument<'_, Self::Buffer>]) -> Result<(), Self::Error>;
+
+    /// Records starts of kernels, each of which has been started before, so that all of them can be started at once;
+    /// `None` where the device cannot. Nothing runs.
+    fn record(&mut self, starts: &[Start<'_, Self::Buffer>]) -> Option<Self::Graph>;
+
+    /// Starts the kernels of a graph in their order, as [`Device::launch`] does one by one.
+    ///
+    /// # Errors
+    /// Something that was started before has failed.
+    fn replay(&mut self, graph: &Self::Graph) -> Result<(), Self::Error>;
 
     /// Waits for all that was started, and reads from byte `at` of a buffer on until `bytes` are full.
     ///

@@ -7,7 +7,7 @@ use trine_ptx::{Argument, Launch, Module};
 
 use crate::Code;
 use crate::answer::{self, INVALID_DEVICE, INVALID_PTX, LAUNCH_FAILED, NO_DEVICE, NOT_FOUND, OUT_OF_MEMORY, UNKNOWN};
-use crate::state::{CONTEXT, KERNELS, Kernel, MODULES, STREAMS, State, enter, mistake, state};
+use crate::state::{CONTEXT, Checked, GRAPHS, KERNELS, Kernel, MODULES, READY, STREAMS, State, enter, mistake, state};
 
 /// Attributes of a device that are asked for.
 const MAJOR: c_int = 75;
@@ -151,6 +151,9 @@ api! {
         let used = one.used();
         if one.holds == 0 && used > 0 {
             mistake(&format!("the context ends with {used} bytes taken"));
+        }
+        if one.holds == 0 && one.graphs.iter().chain(&one.ready).any(Option::is_some) {
+            mistake("the context ends with a graph");
         }
         state.note("end");
         Ok(())
@@ -322,24 +325,18 @@ api! {
         extra: *mut *mut c_void
     ) {
         let one = state.entered()?;
-        one.stream(stream.addr());
+        one.queue(stream.addr());
         if !extra.is_null() {
             mistake("arguments in two ways");
         }
         let number = kernel.addr().wrapping_sub(one.first(KERNELS));
-        let Some(Kernel { module: of, name, shared: most }) = one.kernels.get(number) else {
+        let Some(Kernel { module, name, shared: most }) = one.kernels.get(number) else {
             mistake("a kernel that is not there");
         };
         if shared > *most {
             mistake("more shared memory than the kernel was allowed");
         }
-        let (of, name) = (*of, name.clone());
-        state.note(&name);
-        let planned = state.plan.failure(&name);
-        let skipped = state.plan.skipped.contains(&name);
-        let one = state.entered()?;
-        let module = &one.modules[of];
-        let sizes = module.kernel(&name).map_or(&[][..], |k| k.arguments());
+        let sizes = one.modules[*module].kernel(name).map_or(&[][..], |k| k.arguments());
         let arguments: Vec<Argument> = sizes
             .iter()
             .enumerate()
@@ -355,26 +352,103 @@ api! {
                 }
             })
             .collect();
-        let launch = Launch {
+        let checked = Checked {
+            module: *module,
+            kernel: name.clone(),
             blocks: [x, y, z],
             threads: [threads_x, threads_y, threads_z],
             shared,
-            arguments: &arguments,
-            ..Launch::default()
+            arguments,
         };
-        if skipped {
-            return Ok(());
+        match &mut one.recorded {
+            Some(recorded) => recorded.push(checked),
+            None => launch(state, &checked)?,
         }
-        // As on a GPU a kernel's failure is told by the calls behind it.
-        one.failed = planned.or_else(|| {
-            let done = one.device.launch(module, &name, &launch);
-            done.err().map(|fault| {
-                eprintln!("fake driver: {fault}");
-                LAUNCH_FAILED
-            })
-        });
         Ok(())
     }
+
+    fn cuStreamBeginCapture_v2(state, stream: *mut c_void, mode: c_uint) {
+        let one = state.entered()?;
+        one.stream(stream.addr());
+        if mode > 2 {
+            mistake("a way to record that is none");
+        }
+        one.recorded = Some(Vec::new());
+        Ok(())
+    }
+
+    fn cuStreamEndCapture(state, stream: *mut c_void, graph: *mut *mut c_void) {
+        let one = state.entered()?;
+        one.queue(stream.addr());
+        let Some(recorded) = one.recorded.take() else {
+            mistake("a queue that does not record");
+        };
+        one.graphs.push(Some(recorded));
+        let number = one.first(GRAPHS) + one.graphs.len() - 1;
+        // SAFETY: the caller's.
+        unsafe { give(graph, std::ptr::without_provenance_mut(number)) };
+        Ok(())
+    }
+
+    fn cuGraphInstantiateWithFlags(state, ready: *mut *mut c_void, graph: *mut c_void, flags: u64) {
+        let one = state.entered()?;
+        if flags != 0 {
+            mistake("a flag of graphs that is not known");
+        }
+        let launches = one.graph(GRAPHS, graph.addr(), false);
+        one.ready.push(Some(launches));
+        let number = one.first(READY) + one.ready.len() - 1;
+        // SAFETY: the caller's.
+        unsafe { give(ready, std::ptr::without_provenance_mut(number)) };
+        Ok(())
+    }
+
+    fn cuGraphDestroy(state, graph: *mut c_void) {
+        state.current()?.graph(GRAPHS, graph.addr(), true);
+        Ok(())
+    }
+
+    fn cuGraphLaunch(state, ready: *mut c_void, stream: *mut c_void) {
+        let one = state.entered()?;
+        one.stream(stream.addr());
+        let launches = one.graph(READY, ready.addr(), false);
+        state.note(&format!("a graph of {}", launches.len()));
+        // Nobody hears of a failed kernel before the next call.
+        let _ = launches.iter().try_for_each(|checked| launch(state, checked));
+        Ok(())
+    }
+
+    fn cuGraphExecDestroy(state, ready: *mut c_void) {
+        state.current()?.graph(READY, ready.addr(), true);
+        Ok(())
+    }
+}
+
+/// Runs a kernel. As on a GPU its failure is told by the calls behind it.
+fn launch(state: &mut State, checked: &Checked) -> Result<(), Code> {
+    let name = &checked.kernel;
+    state.note(name);
+    let planned = state.plan.failure(name);
+    let skipped = state.plan.skipped.contains(name);
+    let one = state.entered()?;
+    if skipped {
+        return Ok(());
+    }
+    let launch = Launch {
+        blocks: checked.blocks,
+        threads: checked.threads,
+        shared: checked.shared,
+        arguments: &checked.arguments,
+        ..Launch::default()
+    };
+    one.failed = planned.or_else(|| {
+        let done = one.device.launch(&one.modules[checked.module], name, &launch);
+        done.err().map(|fault| {
+            eprintln!("fake driver: {fault}");
+            LAUNCH_FAILED
+        })
+    });
+    Ok(())
 }
 
 /// Writes into the buffer that options name for what the compiler says.

@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-use trine_ptx::{Buffer, Device, Module};
+use trine_ptx::{Argument, Buffer, Device, Module};
 
 use crate::Plan;
 use crate::answer::{Code, INVALID_CONTEXT, NOT_INITIALIZED};
@@ -16,6 +16,8 @@ pub(crate) const CONTEXT: usize = 0x1000_0000;
 pub(crate) const STREAMS: usize = 0x2000_0000;
 pub(crate) const MODULES: usize = 0x3000_0000;
 pub(crate) const KERNELS: usize = 0x4000_0000;
+pub(crate) const GRAPHS: usize = 0x5000_0000;
+pub(crate) const READY: usize = 0x6000_0000;
 
 /// A kernel that was asked for.
 pub(crate) struct Kernel {
@@ -23,6 +25,17 @@ pub(crate) struct Kernel {
     pub name: String,
     /// The most shared memory that launches may bring.
     pub shared: u32,
+}
+
+/// A launch whose handles and sizes were checked.
+#[derive(Clone)]
+pub(crate) struct Checked {
+    pub module: usize,
+    pub kernel: String,
+    pub blocks: [u32; 3],
+    pub threads: [u32; 3],
+    pub shared: u32,
+    pub arguments: Vec<Argument>,
 }
 
 /// Handles of one kind and device, at most.
@@ -36,6 +49,11 @@ pub(crate) struct One {
     pub streams: Vec<bool>,
     pub modules: Vec<Module>,
     pub kernels: Vec<Kernel>,
+    /// The launches of a queue that records.
+    pub recorded: Option<Vec<Checked>>,
+    /// Graphs, and what was made ready of some; `None` for those that were given back.
+    pub graphs: Vec<Option<Vec<Checked>>>,
+    pub ready: Vec<Option<Vec<Checked>>>,
     pub device: Device,
     /// Memory that was taken, by its address.
     pub taken: BTreeMap<u64, (Buffer, usize)>,
@@ -59,6 +77,9 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         streams: Vec::new(),
         modules: Vec::new(),
         kernels: Vec::new(),
+        recorded: None,
+        graphs: Vec::new(),
+        ready: Vec::new(),
         device: Device::new(),
         taken: BTreeMap::new(),
         failed: None,
@@ -144,8 +165,16 @@ impl One {
         kind + self.number * OF_DEVICE
     }
 
-    /// Panics unless this is a queue.
+    /// Panics unless this is a queue that does what it is given.
     pub fn stream(&self, stream: usize) {
+        if self.recorded.is_some() {
+            mistake("something else than a launch is recorded");
+        }
+        self.queue(stream);
+    }
+
+    /// Panics unless this is a queue, whether it records or not.
+    pub fn queue(&self, stream: usize) {
         let known = stream.checked_sub(self.first(STREAMS)).and_then(|i| self.streams.get(i));
         if known != Some(&true) {
             mistake("a stream that is not there");
@@ -161,6 +190,15 @@ impl One {
             }
             _ => mistake(&format!("{bytes} bytes at {address:#x} are in no memory")),
         }
+    }
+
+    /// The graph of a handle of a kind, taken away where it is `given_back`.
+    pub fn graph(&mut self, kind: usize, handle: usize, given_back: bool) -> Vec<Checked> {
+        let first = self.first(kind);
+        let all = if kind == GRAPHS { &mut self.graphs } else { &mut self.ready };
+        let found = handle.checked_sub(first).and_then(|number| all.get_mut(number));
+        let graph = found.and_then(|graph| if given_back { graph.take() } else { graph.clone() });
+        graph.unwrap_or_else(|| mistake("a graph that is not there"))
     }
 
     /// Bytes that are taken.

@@ -1,6 +1,7 @@
 //! The emulator as a device that programs run on.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use trine_cuda::device;
@@ -40,6 +41,10 @@ pub struct Emulated {
     pub schedule: Schedule,
     /// How many multiprocessors it says to have.
     pub multiprocessors: usize,
+    /// False for a device that starts kernels one by one alone.
+    pub records: bool,
+    /// Kernels that were started one by one, and graphs.
+    pub started: Arc<[AtomicUsize; 2]>,
     /// Bytes that it says are free.
     pub free: u64,
     /// Bytes that were allocated.
@@ -61,12 +66,42 @@ impl Emulated {
             device: Device::new(),
             schedule: Schedule::InTurn,
             multiprocessors: 132,
+            records: true,
+            started: Arc::default(),
             free: 1 << 40,
             allocated: 0,
             instructions: 0,
             launched: Arc::default(),
             modules: CHECKED_IN.clone()?,
         })
+    }
+
+    fn run(&mut self, launch: &plan::Launch, arguments: &[Argument]) -> Result<(), Fault> {
+        let found = self.modules.iter().find(|m| m.0 == launch.module.name);
+        let module = found.map(|(_, module)| module.clone());
+        let module = module.ok_or_else(|| Fault {
+            kind: Kind::Launch,
+            what: format!("no module '{}'", launch.module.name),
+            kernel: launch.kernel.clone(),
+            line: 0,
+            text: String::new(),
+            block: [0; 3],
+            thread: 0,
+        })?;
+        let launched = Launch {
+            blocks: launch.blocks,
+            threads: [launch.threads, 1, 1],
+            shared: launch.shared,
+            arguments,
+            schedule: self.schedule,
+            ..Launch::default()
+        };
+        let report = self.device.launch(&module, &launch.kernel, &launched)?;
+        if let Ok(mut launched) = self.launched.lock() {
+            *launched.entry(launch.kernel.clone()).or_default() += 1;
+        }
+        self.instructions += report.instructions;
+        Ok(())
     }
 
     /// Replaces a module by another, to see that a mistake in it is found.
@@ -76,8 +111,22 @@ impl Emulated {
     }
 }
 
+/// Kernels with their arguments.
+#[derive(Debug)]
+pub struct Graph(Vec<(plan::Launch, Vec<Argument>)>);
+
+/// The emulator's argument of a device's.
+fn of(argument: &device::Argument<'_, Buffer>) -> Argument {
+    match *argument {
+        device::Argument::Address(buffer, at) => Argument::Place(*buffer, at),
+        device::Argument::U32(value) => Argument::U32(value),
+        device::Argument::F32(value) => Argument::F32(value),
+    }
+}
+
 impl device::Device for Emulated {
     type Buffer = Buffer;
+    type Graph = Graph;
     type Error = Fault;
 
     fn multiprocessors(&self) -> usize {
@@ -109,39 +158,21 @@ impl device::Device for Emulated {
     }
 
     fn launch(&mut self, launch: &plan::Launch, arguments: &[device::Argument<'_, Buffer>]) -> Result<(), Fault> {
-        let arguments: Vec<Argument> = arguments
-            .iter()
-            .map(|argument| match *argument {
-                device::Argument::Address(buffer, at) => Argument::Place(*buffer, at),
-                device::Argument::U32(value) => Argument::U32(value),
-                device::Argument::F32(value) => Argument::F32(value),
-            })
-            .collect();
-        let found = self.modules.iter().find(|m| m.0 == launch.module.name);
-        let module = found.map(|(_, module)| module.clone());
-        let module = module.ok_or_else(|| Fault {
-            kind: Kind::Launch,
-            what: format!("no module '{}'", launch.module.name),
-            kernel: launch.kernel.clone(),
-            line: 0,
-            text: String::new(),
-            block: [0; 3],
-            thread: 0,
-        })?;
-        let launched = Launch {
-            blocks: launch.blocks,
-            threads: [launch.threads, 1, 1],
-            shared: launch.shared,
-            arguments: &arguments,
-            schedule: self.schedule,
-            ..Launch::default()
+        self.started[0].fetch_add(1, Ordering::Relaxed);
+        self.run(launch, &arguments.iter().map(of).collect::<Vec<_>>())
+    }
+
+    fn record(&mut self, starts: &[device::Start<'_, Buffer>]) -> Option<Graph> {
+        let start = |(launch, arguments): &device::Start<'_, Buffer>| {
+            let arguments = arguments.iter().map(of).collect();
+            ((*launch).clone(), arguments)
         };
-        let report = self.device.launch(&module, &launch.kernel, &launched)?;
-        if let Ok(mut launched) = self.launched.lock() {
-            *launched.entry(launch.kernel.clone()).or_default() += 1;
-        }
-        self.instructions += report.instructions;
-        Ok(())
+        self.records.then(|| Graph(starts.iter().map(start).collect()))
+    }
+
+    fn replay(&mut self, graph: &Graph) -> Result<(), Fault> {
+        self.started[1].fetch_add(1, Ordering::Relaxed);
+        graph.0.iter().try_for_each(|(launch, arguments)| self.run(launch, arguments))
     }
 
     fn download(&mut self, from: &Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Fault> {

@@ -1,6 +1,7 @@
 //! Whole models on the emulated GPU: their logits are those of the CPU, bit for bit, wherever the layers are cut.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trine::exec::Offload;
 use trine::model::{LoadOptions, Weights};
@@ -118,6 +119,25 @@ fn norms_of_a_llama_are_launched_with_their_quantizers() {
     let of = |name: &str| launched.get(name).copied().unwrap_or(0);
     assert_eq!([of("norm_q8_k"), of("rms_norm"), of("add_rms_norm"), of("quantize_q8_k")], [13, 0, 0, 12]);
     assert_eq!(launched.values().sum::<usize>(), 107, "{launched:?}");
+}
+
+#[test]
+fn tokens_are_graphs_of_launches_with_the_same_bits() {
+    let file = file(TRILM, "TQ2_0");
+    let tokens: Vec<u32> = (0..6).map(|i| 100 * i + 7).collect();
+    let expected = models::logits_sha256(&on_cpu(&file), &tokens).expect("logits");
+    // Kernels that were started one by one, and graphs, when a pass has one token.
+    let run = |records: bool| {
+        let mut device = emulated();
+        device.records = records;
+        let started = device.started.clone();
+        assert_eq!(hashes(&on_gpu(&file, device, ALL), &tokens, 1), expected);
+        [0, 1].map(|i| started[i].load(Ordering::Relaxed))
+    };
+    let ([one_by_one, none], [first, graphs]) = (run(false), run(true));
+    assert_eq!(none, 0);
+    // Layers and logits of five tokens out of six.
+    assert_eq!((graphs, 6 * first), (2 * 5, one_by_one));
 }
 
 /// Hears hidden states and logits of one segment each.

@@ -8,9 +8,11 @@ use std::ffi::{CString, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use super::library::{self, Address, Driver, Handle};
+use super::graph::Graph;
+use super::library::{Driver, Handle};
+use super::open::{Memory, Open};
 use super::{DriverError, Gpu};
-use crate::device::{Argument, Device};
+use crate::device::{Argument, Device, Start};
 use crate::plan::Launch;
 use crate::ptx::Text;
 
@@ -25,73 +27,6 @@ const LOG_BYTES: c_int = 6;
 const SHARED: c_int = 8;
 /// Shared memory that a launch may bring without more ado.
 const PLAIN_SHARED: u32 = 48 << 10;
-
-/// The handles that buffers and the context share.
-#[derive(Debug)]
-struct Open {
-    driver: Driver,
-    number: library::Device,
-    context: Handle,
-    stream: Handle,
-}
-
-// SAFETY: the handles are used with the driver's functions alone, which may be called from any thread once the context
-// was made the thread's own; `Open::enter` does that before every call.
-unsafe impl Send for Open {}
-// SAFETY: as above; the driver's functions may be called by several threads at the same time.
-unsafe impl Sync for Open {}
-
-impl Open {
-    /// The driver, with the context as the one of the calling thread.
-    fn enter(&self) -> Result<&Driver, DriverError> {
-        // SAFETY: the context is held until `self` goes.
-        unsafe { self.driver.enter(self.context)? };
-        Ok(&self.driver)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // What the driver answers to one who leaves has no consequence.
-        if let (Ok(driver), false) = (self.enter(), self.stream.is_null()) {
-            // SAFETY: the queue was made by `Context::open`, and nothing uses it after this.
-            let _ = unsafe { driver.end_stream(self.stream) };
-        }
-        // SAFETY: `Context::open` took hold of the device's context, once.
-        let _ = unsafe { self.driver.release(self.number) };
-    }
-}
-
-/// A range of a device's memory, given back when it goes.
-#[derive(Debug)]
-pub struct Memory {
-    home: Arc<Open>,
-    address: Address,
-    bytes: usize,
-}
-
-impl Memory {
-    /// The address of `count` bytes from `at` on.
-    ///
-    /// # Errors
-    /// The bytes reach past the end of the buffer.
-    fn part(&self, at: usize, count: usize) -> Result<Address, DriverError> {
-        match at.checked_add(count) {
-            Some(end) if end <= self.bytes => Ok(self.address + at as u64),
-            _ => Err(DriverError::Use(format!("{count} bytes from {at} on of a buffer of {}", self.bytes))),
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Ok(driver) = self.home.enter() {
-            // SAFETY: the address is one that `allocate` gave, and nobody has it after this. An error means that the
-            // device has failed before, which the next call tells.
-            let _ = unsafe { driver.give_back(self.address) };
-        }
-    }
-}
 
 /// A kernel that was compiled.
 #[derive(Clone, Debug)]
@@ -114,6 +49,8 @@ pub struct Context {
     kernels: HashMap<(&'static str, String), Kernel>,
     /// The kernel that was started last.
     last: String,
+    /// False once launches could not be recorded.
+    records: bool,
 }
 
 // SAFETY: handles of modules and kernels are like those of `Open`, and every use goes through its context.
@@ -143,6 +80,7 @@ impl Context {
             modules: HashMap::new(),
             kernels: HashMap::new(),
             last: "none".to_owned(),
+            records: true,
         })
     }
 
@@ -255,6 +193,7 @@ impl Slot {
 
 impl Device for Context {
     type Buffer = Memory;
+    type Graph = Graph;
     type Error = DriverError;
 
     fn multiprocessors(&self) -> usize {
@@ -282,7 +221,7 @@ impl Device for Context {
             DriverError::Call { code: OUT_OF_MEMORY, .. } => DriverError::Room { bytes },
             other => self.failed(other),
         })?;
-        Ok(Memory { home: self.open.clone(), address, bytes })
+        Ok(Memory::new(self.open.clone(), address, bytes))
     }
 
     fn upload(&mut self, to: &mut Memory, at: usize, bytes: &[u8]) -> Result<(), DriverError> {
@@ -345,6 +284,31 @@ impl Device for Context {
             )
         };
         done.map_err(|e| self.failed(e))
+    }
+
+    fn record(&mut self, starts: &[Start<'_, Memory>]) -> Option<Graph> {
+        if !self.records {
+            return None;
+        }
+        let buffers = starts.iter().flat_map(|(_, arguments)| arguments);
+        let memory = buffers.filter_map(|argument| match argument {
+            Argument::Address(memory, _) => Some(memory.range()),
+            _ => None,
+        });
+        let (home, memory) = (self.open.clone(), memory.collect());
+        let launch = || starts.iter().try_for_each(|(launch, arguments)| self.launch(launch, arguments));
+        // Without graphs everything is launched one by one, and what else has failed is told there.
+        let mut recorded = Graph::record(&home, memory, launch).ok();
+        match &mut recorded {
+            Some(graph) => graph.last.clone_from(&self.last),
+            None => self.records = false,
+        }
+        recorded
+    }
+
+    fn replay(&mut self, graph: &Graph) -> Result<(), DriverError> {
+        self.last.clone_from(&graph.last);
+        graph.start().map_err(|e| self.failed(e))
     }
 
     fn download(&mut self, from: &Memory, at: usize, bytes: &mut [u8]) -> Result<(), DriverError> {

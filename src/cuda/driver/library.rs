@@ -30,6 +30,8 @@ const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so
 /// A driver whose functions have been found.
 pub(super) struct Driver {
     functions: Functions,
+    /// Functions of graphs; a driver may lack them.
+    graphs: Option<Graphs>,
     /// Function that names a return value.
     error_name: ErrorName,
     /// Keeps the functions where they are.
@@ -40,21 +42,21 @@ type ErrorName = unsafe extern "system" fn(Code, *mut *const c_char) -> Code;
 type Version = unsafe extern "system" fn(*mut c_int) -> Code;
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) = $symbol:literal;)*) => {
-        /// Addresses of the functions.
-        struct Functions {
+    ($(#[$whose:meta])* $table:ident by $method:ident: $($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) = $symbol:literal;)*) => {
+        $(#[$whose])*
+        struct $table {
             $($name: unsafe extern "system" fn($($ty),*) -> Code,)*
         }
 
-        impl Functions {
+        impl $table {
             /// # Errors
             /// A function is missing.
-            fn find(library: &Library, name: &'static str) -> Result<Functions, DriverError> {
+            fn find(library: &Library, name: &'static str) -> Result<$table, DriverError> {
                 $(
                     // SAFETY: the declaration is the one of the driver's API for this name.
                     let $name = unsafe { function(library, name, $symbol)? };
                 )*
-                Ok(Functions { $($name),* })
+                Ok($table { $($name),* })
             }
         }
 
@@ -72,7 +74,7 @@ macro_rules! functions {
                 #[allow(clippy::too_many_arguments)]
                 pub(super) unsafe fn $name(&self, $($arg: $ty),*) -> Result<(), DriverError> {
                     // SAFETY: the caller's; the library is open as long as `self` is there.
-                    let code = unsafe { (self.functions.$name)($($arg),*) };
+                    let code = unsafe { (self.$method()?.$name)($($arg),*) };
                     match code {
                         0 => Ok(()),
                         code => Err(DriverError::Call {
@@ -88,6 +90,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// Addresses of the functions that every driver has.
+    Functions by functions:
     /// Makes the driver ready for this process.
     init(flags: c_uint) = "cuInit";
     /// How many devices there are.
@@ -146,6 +150,23 @@ functions! {
     ) = "cuLaunchKernel";
 }
 
+functions! {
+    /// Addresses of the functions of graphs.
+    Graphs by graphs:
+    /// From now on a queue records what it is given; mode 1 watches this thread alone.
+    begin_capture(stream: Handle, mode: c_uint) = "cuStreamBeginCapture_v2";
+    /// Ends that; the graph is null where something could not be recorded.
+    end_capture(stream: Handle, graph: *mut Handle) = "cuStreamEndCapture";
+    /// Makes a graph ready to be started.
+    instantiate(ready: *mut Handle, graph: Handle, flags: u64) = "cuGraphInstantiateWithFlags";
+    /// Gives a graph back; what was made ready of it stays.
+    give_back_graph(graph: Handle) = "cuGraphDestroy";
+    /// Starts what was made ready.
+    launch_graph(ready: Handle, stream: Handle) = "cuGraphLaunch";
+    /// Gives back what was made ready, once it has ended.
+    give_back_ready(ready: Handle) = "cuGraphExecDestroy";
+}
+
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
@@ -168,10 +189,21 @@ impl Driver {
         let functions = Functions::find(&library, name)?;
         // SAFETY: the declaration is the one of the driver's API for this name.
         let error_name = unsafe { function(&library, name, "cuGetErrorName")? };
-        let driver = Driver { functions, error_name, _library: library };
+        let graphs = Graphs::find(&library, name).ok();
+        let driver = Driver { functions, graphs, error_name, _library: library };
         // SAFETY: the only flags that the API has are none.
         unsafe { driver.init(0)? };
         Ok(driver)
+    }
+
+    fn functions(&self) -> Result<&Functions, DriverError> {
+        Ok(&self.functions)
+    }
+
+    /// # Errors
+    /// The driver has no graphs.
+    fn graphs(&self) -> Result<&Graphs, DriverError> {
+        self.graphs.as_ref().ok_or_else(|| DriverError::Use("the driver has no graphs".to_owned()))
     }
 
     /// The driver's name for an answer.

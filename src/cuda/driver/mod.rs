@@ -12,10 +12,14 @@
 mod context;
 mod device;
 mod error;
+mod graph;
 mod library;
 #[cfg(not(any(unix, windows)))]
 mod no_library;
+mod open;
 
-pub use context::{Context, Memory};
+pub use context::Context;
 pub use device::{Clocks, Gpu, Peaks};
 pub use error::DriverError;
+pub use graph::Graph;
+pub use open::Memory;

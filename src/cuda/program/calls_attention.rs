@@ -7,8 +7,6 @@ use super::operation::Attend;
 use super::{Caches, Limits, Operand, ProgramError, fixed};
 use crate::ptx::ATTENTION;
 
-/// Cells from which on a cache is shared: over fewer, two more launches take longer than they save.
-const LONG: usize = 1024;
 /// The order of sums is proven not to show for fewer cells than this (`src/cuda/kernels/attention.cu`).
 const TOO_LONG: usize = 1 << 24;
 /// Cells of a part, at least.
@@ -23,7 +21,7 @@ impl Caches {
     /// two, 1 where a block of threads has them all.
     pub(super) fn parts(self, rows: usize, window: usize) -> usize {
         let cells = if window == 0 { self.longest } else { self.longest.min(window) };
-        if !(LONG..TOO_LONG).contains(&cells) {
+        if !(Caches::LONG..TOO_LONG).contains(&cells) {
             return 1;
         }
         let blocks = MOST_SHARED.min(OF_MULTIPROCESSOR * self.multiprocessors);

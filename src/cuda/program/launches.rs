@@ -35,11 +35,14 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Caches of which the longest has so many cells. That number is rounded down to a power of two, so that the launches
-    /// of a pass are the same for many tokens in turn.
+    /// Cells from which on a cache is shared: over fewer, two more launches take longer than they save.
+    pub(super) const LONG: usize = 1024;
+
+    /// Caches of which the longest has so many cells. That number is rounded down to a power of two, or to 0 where no cache
+    /// is shared, so that the launches of a pass are the same for many tokens in turn.
     pub fn new(longest: usize, multiprocessors: usize) -> Caches {
-        let longest = longest.checked_ilog2().map_or(0, |power| 1 << power);
-        Caches { longest, multiprocessors }
+        let power = longest.checked_ilog2().filter(|_| longest >= Caches::LONG);
+        Caches { longest: power.map_or(0, |power| 1 << power), multiprocessors }
     }
 }
 

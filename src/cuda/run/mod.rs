@@ -5,6 +5,7 @@
 //! that who runs a model knows none.
 
 mod loaded;
+mod prepared;
 mod runner;
 mod shared;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::loaded::Loaded;
+use super::prepared::Prepared;
 use super::{Angles, Failure, Input, Part, Passes};
-use crate::device::{Argument, Device};
-use crate::program::{Caches, Call, Kind, Limits, Operand, Program, fixed};
+use crate::device::Device;
+use crate::program::{Caches, Kind, Limits, Program, fixed};
 
 /// A program with memory of its own beside the weights.
 pub(super) struct Runner<D: Device> {
@@ -15,10 +16,12 @@ pub(super) struct Runner<D: Device> {
     own: Vec<Option<D::Buffer>>,
     /// The device's multiprocessors.
     multiprocessors: usize,
-    /// The launches of the last pass, by its tokens, its width and its caches.
-    body: ((usize, u8, Caches), Arc<[Call]>),
-    /// The launches of the last logits, by their rows and their width.
-    head: ((usize, u8), Arc<[Call]>),
+    /// Tokens and width of the last pass.
+    last: (usize, u8),
+    /// The launches of passes, by their tokens, their width and their caches.
+    body: Prepared<(usize, u8, Caches), D>,
+    /// The launches of logits, by their rows and their width.
+    head: Prepared<(usize, u8), D>,
 }
 
 impl<D: Device> Runner<D> {
@@ -46,8 +49,8 @@ impl<D: Device> Runner<D> {
         let own = own.collect::<Result<Vec<_>, _>>().map_err(Failure::of)?;
         let multiprocessors = device.multiprocessors();
         drop(device);
-        let body = ((0, 0, Caches::default()), Arc::new([]) as Arc<[Call]>);
-        Ok(Runner { loaded, program, own, multiprocessors, body, head: ((0, 0), Arc::new([])) })
+        let (body, head) = (Prepared::new(), Prepared::new());
+        Ok(Runner { loaded, program, own, multiprocessors, last: (0, 0), body, head })
     }
 
     /// Writes dwords at the start of a memory of its own.
@@ -84,26 +87,6 @@ impl<D: Device> Runner<D> {
         done.map_err(Failure::of)?;
         let numbers = bytes.as_chunks::<4>().0;
         Ok(numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
-    }
-
-    fn launch(&self, calls: &[Call]) -> Result<(), Failure> {
-        let mut device = self.loaded.device();
-        for call in calls {
-            let arguments = call.operands.iter().map(|operand| match *operand {
-                Operand::Memory(memory, at) => {
-                    let own = self.own[memory].as_ref();
-                    let buffer = own.or_else(|| self.loaded.weights(memory));
-                    let missing = || Failure(format!("memory {memory} is not there"));
-                    buffer.map(|buffer| Argument::Address(buffer, at)).ok_or_else(missing)
-                }
-                Operand::U32(value) => Ok(Argument::U32(value)),
-                Operand::F32(value) => Ok(Argument::F32(value)),
-            });
-            let arguments = arguments.collect::<Result<Vec<_>, Failure>>()?;
-            let done = device.launch(&call.launch, &arguments);
-            done.map_err(Failure::of)?;
-        }
-        Ok(())
     }
 
     /// Checks a pass against the limits; its tokens.
@@ -209,19 +192,18 @@ impl<D: Device + Send> Passes for Runner<D> {
         let tokens = self.check(input, parts)?;
         let longest = parts.iter().map(|part| part.first + part.tokens).max().unwrap_or(0);
         let caches = Caches::new(longest, self.multiprocessors);
-        if self.body.0 != (tokens, width, caches) {
-            let calls = self.program.body(tokens, width, caches).map_err(Failure::of)?;
-            self.body = ((tokens, width, caches), calls.into());
-        }
+        self.body.prepare((tokens, width, caches), || self.program.body(tokens, width, caches))?;
+        self.last = (tokens, width);
         self.give(input, parts, angles)?;
-        self.launch(&self.body.1)
+        let Runner { loaded, own, body, .. } = self;
+        body.start(&mut loaded.device(), |memory| own[memory].as_ref().or_else(|| loaded.weights(memory)))
     }
 
     fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure> {
         let Some(memory) = self.program.logits() else {
             return Err(Failure("logits of a part of a model that makes none".to_owned()));
         };
-        let ((tokens, width, _), most) = (self.body.0, self.program.limits().wanted);
+        let ((tokens, width), most) = (self.last, self.program.limits().wanted);
         if rows.is_empty() || rows.len() > most {
             let count = rows.len();
             let what = format!("logits of {count} rows, where there is memory for 1 to {most}");
@@ -231,19 +213,17 @@ impl<D: Device + Send> Passes for Runner<D> {
             let what = format!("logits of row {row}, where the last pass had {tokens}");
             return Err(Failure(what));
         }
-        if self.head.0 != (rows.len(), width) {
-            let calls = self.program.logits_of(rows.len(), width).map_err(Failure::of)?;
-            self.head = ((rows.len(), width), calls.into());
-        }
+        self.head.prepare((rows.len(), width), || self.program.logits_of(rows.len(), width))?;
         let numbers = rows.iter().map(|&row| (row as u32).to_le_bytes());
         self.fill(fixed::WANTED, numbers)?;
-        self.launch(&self.head.1)?;
+        let Runner { loaded, own, head, .. } = self;
+        head.start(&mut loaded.device(), |memory| own[memory].as_ref().or_else(|| loaded.weights(memory)))?;
         let count = rows.len() * self.program.vocabulary();
         self.read(memory, count)
     }
 
     fn left(&mut self) -> Result<Vec<Vec<f32>>, Failure> {
-        let tokens = self.body.0.0;
+        let (tokens, _) = self.last;
         self.program.leaving().map(|(memory, columns)| self.read(memory, tokens * columns)).collect()
     }
 

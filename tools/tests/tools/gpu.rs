@@ -118,6 +118,33 @@ fn the_kernels_run_and_all_memory_is_given_back() {
 }
 
 #[test]
+fn a_token_is_two_graphs_of_launches_where_the_driver_has_graphs() {
+    let house = House::new();
+    let log = house.folder.path().join("log");
+    let told = |plan: &str| {
+        let plan = format!("log={} {plan}", log.display());
+        let words = "-p Once -n 6 --temp 0 -c 16 -ub 4 --device cuda";
+        let text = tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), &plan, words));
+        let calls = fs::read_to_string(&log).expect("a log");
+        fs::remove_file(&log).expect("a log");
+        let (graphs, kernels): (Vec<String>, Vec<String>) =
+            calls.lines().map(str::to_owned).partition(|line| line.starts_with("a graph of "));
+        (text, kernels, graphs)
+    };
+    let (text, kernels, graphs) = told("");
+    // The first token that follows the prompt is launched kernel by kernel, the others as graphs: one of the layers and one
+    // of the logits, whose kernels are there already after the prompt.
+    let passes = kernels.iter().filter(|kernel| kernel.starts_with("embed_")).count();
+    let layers = graphs.iter().filter(|graph| **graph == graphs[1]).count();
+    assert_eq!((layers, graphs.len()), (passes - 2, 2 * passes - 3), "{graphs:?} {kernels:?}");
+    assert!(passes >= 6, "{passes}");
+    // A driver that does not record launches the same kernels.
+    for plan in ["fail=cuStreamBeginCapture_v2:801", "fail=cuGraphInstantiateWithFlags:801"] {
+        assert_eq!(told(plan), (text.clone(), kernels.clone(), Vec::new()), "{plan}");
+    }
+}
+
+#[test]
 fn perplexities_and_benchmarks_run_there_too() {
     let house = House::new();
     let perplexity = |device: &str| {

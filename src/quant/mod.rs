@@ -1,7 +1,7 @@
 //! The quantizer: a model and a recipe in, a file out, for most targets the one that llama-quantize would have written.
 //!
 //! [`Plan`] decides from headers alone what becomes of each tensor; [`run`] carries a plan out. Each tensor is planned
-//! and made by a method: rounding row by row (also by [half-quadratic quantization](Encoder)), [moves of ternary
+//! and made by a method: rounding row by row (also by [half-quadratic quantization and without bias](Encoder)), [moves of ternary
 //! weights](lossless), [error feedback](gptq), [codebooks](anyprec), [widely linear matrices](widely),
 //! [rotations](rotate), [data that is given](Replacement). A method is a folder and a line in `planner.rs`. Where llama-quantize silently does something else than asked, the plan holds a
 //! [`Problem`] instead.
@@ -37,6 +37,7 @@ mod run;
 mod source;
 pub mod split;
 mod ternary;
+mod unbiased;
 mod usual;
 mod validate;
 pub mod widely;

@@ -60,7 +60,7 @@ pub fn choose(draft: &mut Draft<'_>, recipe: &Recipe) -> Result<(), PlanError> {
 /// Completes a plan whose methods have taken their rows.
 pub fn finish(draft: &mut Draft<'_>, recipe: &Recipe) -> Result<(), PlanError> {
     let (meta, plan) = (draft.meta, &mut draft.plan);
-    if let Some((name, 0)) = recipe.encoder.rows_of(&plan.rows) {
+    if let Some((name, 0)) = recipe.encoder.rows_of(&plan.rows).filter(|_| !recipe.encoder.is_for_any()) {
         return Err(PlanError::NoneEncoded(name));
     }
     plan.rows.iter_mut().for_each(Row::keep_together);

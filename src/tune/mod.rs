@@ -12,7 +12,6 @@
 
 mod error;
 mod moving;
-mod numbers;
 mod scales;
 mod tables;
 

@@ -1,10 +1,10 @@
 //! The scales and minima of a matrix on their way: gradients, steps and the bytes that they make.
 
 use rayon::prelude::*;
+use trine_formats::types::numbers::Numbers;
 use trine_formats::types::{DecodeFn, TypeId};
 
 use super::moving::{Movable, Moving, Step};
-use super::numbers::Numbers;
 use crate::kernels::{self, Isa};
 
 /// A quantized matrix, or those of all experts, whose codes stay.

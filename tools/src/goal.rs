@@ -25,6 +25,7 @@ pub fn long_help() -> String {
   rquantize --imatrix imatrix.gguf --target-kld 0.05 --kld-text text.txt model-F16.gguf small.gguf
   rquantize --imatrix imatrix.gguf --target-size 5G --for ik model-F16.gguf small.gguf     with ik_llama.cpp's types
   rquantize --gptq hessian.gguf model-F16.gguf model-Q4_0.gguf Q4_0       error feedback; see rimatrix --hessian
+  rquantize --gptq hessian.gguf --target-size 5G model-F16.gguf small.gguf   the best file of this size
   rquantize --tune text.txt --reference model-F16.gguf model-Q4_0.gguf tuned.gguf    scales by gradient, same codes
   rquantize --tensor-type 'blk\\.[0-3]\\.ffn_down=q8_0' model-F16.gguf out.gguf Q4_0
   rquantize --allow-requantize --fallback model-Q8_0.gguf out.gguf Q4_K_M

@@ -34,6 +34,7 @@ pub mod lanes;
 mod mxfp4;
 pub mod num;
 mod number;
+pub mod numbers;
 mod nvfp4;
 mod private;
 mod q1_0;

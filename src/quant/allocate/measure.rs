@@ -7,6 +7,9 @@ use trine_formats::types::TypeId;
 use crate::kernels;
 use crate::progress::Progress;
 use crate::quant::encoder::Encoder;
+use crate::quant::error::QuantError;
+use crate::quant::gptq::Sample;
+use crate::quant::plan::Fault;
 use crate::quant::recipe::Recipe;
 use crate::quant::round::RowFault;
 use crate::quant::row::Row;
@@ -17,13 +20,16 @@ use crate::quant::work::{News, RunError, RunOptions, go_on};
 /// Weights of a tensor that are encoded at most, in whole rows at equal distances: the mean over more of them moves by
 /// less than types differ.
 const SAMPLE: u64 = 1 << 17;
+/// The same of one that is rounded with error feedback, which takes longer.
+const FED_SAMPLE: u64 = 1 << 13;
 /// Rows at least.
 const ROWS: u64 = 8;
 /// Tensors whose results are told at a time.
 const BATCH: usize = 8;
 
-/// For each tensor, and each of its types: the squared error of its products relative to them, Σ w (x - x')² / Σ w x²
-/// over its weights x, with the importance w of their columns. Summed in order, so the digits are the same everywhere.
+/// For each tensor, and each of its types: the squared error of its products relative to them. That is Σ w (x - x')² / Σ w x²
+/// over its weights x, with the importance w of their columns, and for tensors that are rounded with error feedback
+/// Σ r H rᵀ / Σ x H xᵀ over its rows. Summed in order, so the digits are the same everywhere.
 pub fn losses(
     model: &ModelFile,
     rows: &[&Row],
@@ -31,24 +37,62 @@ pub fn losses(
     recipe: &Recipe,
     options: &RunOptions,
     progress: &mut dyn Progress,
-) -> Result<Vec<Vec<f64>>, RunError> {
+) -> Result<Vec<Vec<f64>>, QuantError> {
     let pool = options.pool()?;
     let readers: Vec<ShardReader> = model.shards().iter().map(ShardReader::new).collect();
-    let of = |(row, types): (&&Row, &Vec<TypeId>)| {
+    let of = |i: usize| {
+        let row = rows[i];
         let weights = recipe.importance.as_ref().and_then(|all| all.get(&row.source.name)).filter(|_| row.weighted);
-        tensor(row, types, &readers[row.source.shard], weights, recipe.encoder, options)
+        tensor(row, &types[i], &readers[row.source.shard], weights, recipe.encoder, options)
     };
-    let mut out = Vec::with_capacity(rows.len());
+    let mut out = vec![Vec::new(); rows.len()];
+    // Tensors that read the same input lie side by side: its Hessian is factored once.
+    let reads = |i: usize| recipe.gptq.as_ref().and_then(|gptq| Some((gptq, Sample::reads(gptq, rows[i])?)));
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&i| reads(i).map(|(_, reads)| (reads.first, reads.experts)));
     let mut news = News::new(progress);
-    for (rows_of, types_of) in rows.chunks(BATCH).zip(types.chunks(BATCH)) {
-        let of_batch = pool.install(|| rows_of.par_iter().zip(types_of).map(of).collect::<Result<Vec<_>, _>>())?;
-        for row in rows_of {
-            news.tell(|i| rows[i].name.as_str(), out.len(), row.bytes_from);
+    let mut told = 0;
+    let mut tell = |some: &[usize]| {
+        for &i in some {
+            news.tell(|at| rows[order[at]].name.as_str(), told, rows[i].bytes_from);
+            told += 1;
         }
-        out.extend(of_batch);
+    };
+    for some in order.chunk_by(|&a, &b| reads(a).map(|(_, reads)| reads) == reads(b).map(|(_, reads)| reads)) {
+        let Some((gptq, reads)) = reads(some[0]) else {
+            for some in some.chunks(BATCH) {
+                let losses = pool.install(|| some.par_iter().map(|&i| of(i)).collect::<Result<Vec<_>, _>>())?;
+                some.iter().zip(losses).for_each(|(&i, losses)| out[i] = losses);
+                tell(some);
+            }
+            continue;
+        };
+        let sample = Sample::new(gptq, reads, options.isa).map_err(|fault| rows[some[0]].blame(fault));
+        let mut sample = sample.map_err(Fault::from)?;
+        for &i in some {
+            let row = rows[i];
+            go_on(&options.cancel)?;
+            let data = sampled(row, &readers[row.source.shard])?;
+            out[i] = pool.install(|| sample.losses(row, &types[i], &data))?;
+            tell(&[i]);
+        }
     }
-    readers.iter().try_for_each(ShardReader::unchanged)?;
+    readers.iter().try_for_each(ShardReader::unchanged).map_err(RunError::from)?;
     Ok(out)
+}
+
+/// Some rows of the first matrix of a tensor, at equal distances.
+fn sampled(row: &Row, reader: &ShardReader) -> Result<Vec<u8>, RunError> {
+    let rows = row.weights() / row.columns().max(1);
+    let bytes = row.bytes_from / rows.max(1);
+    let of_first = row.shape.get(1).copied().unwrap_or(1);
+    let count = of_first.min(ROWS.max(FED_SAMPLE / row.columns().max(1)));
+    let (mut data, mut buffer) = (Vec::new(), Vec::new());
+    for i in 0..count {
+        let at = i * of_first / count * bytes;
+        data.extend_from_slice(reader.read_chunk(row, at, bytes as usize, &mut buffer)?);
+    }
+    Ok(data)
 }
 
 /// The losses of one tensor.
@@ -66,6 +110,7 @@ fn tensor(
     let per_matrix = row.shape.get(1).copied().unwrap_or(1).max(1);
     let bytes = row.bytes_from / rows.max(1);
     let decode = kernels::decode_rows(row.from, options.isa);
+    let encoders: Vec<_> = types.iter().map(|&ty| encoder.of(ty, columns, options.isa)).collect();
     let mut energy = 0.0;
     let mut errors = vec![0.0; types.len()];
     let (mut source, mut back) = (vec![0.0; columns], vec![0.0; columns]);
@@ -82,15 +127,16 @@ fn tensor(
         decode(data, &mut source);
         let weights = weights.and_then(|all| all.chunks_exact(columns).nth((r / per_matrix) as usize));
         energy += weighted(&source, None, weights);
-        for (&ty, error) in types.iter().zip(&mut errors).filter(|(ty, _)| **ty != row.from) {
-            let (Some(encode), Some(decode), Some(info)) =
-                (encoder.of(ty, options.isa), kernels::decode_rows(ty, options.isa), ty.info())
+        for ((&ty, encoder), error) in
+            types.iter().zip(&encoders).zip(&mut errors).filter(|((ty, _), _)| **ty != row.from)
+        {
+            let (Some(encoder), Some(decode), Some(info)) = (encoder, kernels::decode_rows(ty, options.isa), ty.info())
             else {
                 *error = f64::INFINITY;
                 continue;
             };
             encoded.resize(info.row_bytes(row.columns()).unwrap_or(0) as usize, 0);
-            encode(&source, weights, &mut encoded);
+            encoder.encode(&source, weights, &mut encoded, &mut back);
             decode(&encoded, &mut back);
             *error += weighted(&source, Some(&back), weights);
         }

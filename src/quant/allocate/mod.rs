@@ -3,7 +3,7 @@
 //! A [`Size`] is shared among the tensors by what each of them gains from more bits: each is encoded in all types that
 //! its shape allows (or a part of its rows, `measure`), and `choose` takes the types whose errors sum to least. The
 //! error of a tensor is that of its products, relative to them: columns count by their importance where a matrix
-//! (`--imatrix`) has weights for it. How much an error says of the logits depends on the role of the tensor: each counts
+//! (`--imatrix`) has weights for it, and where it has a Hessian (`--gptq`) it is rounded with error feedback. How much an error says of the logits depends on the role of the tensor: each counts
 //! as its role does on the models where that was measured (`roles`), or on the model itself ([`Allocator::probes`]). Nothing
 //! is drawn: the same model, importance and size give the same types on any machine.
 //!
@@ -28,8 +28,10 @@ use trine_formats::types::TypeId;
 
 use super::category::Category;
 use super::codec::{bytes_of, can_write, is_quantized};
+use super::encoder::Encoder;
 use super::error::{PlanError, QuantError};
 use super::ftype::{Ftype, GUESSED, Target, guessed_id};
+use super::gptq;
 use super::plan::Plan;
 use super::recipe::{Fallback, Recipe, TensorRule};
 use super::row::{Reason, Row};
@@ -169,7 +171,12 @@ impl<'a> Allocator<'a> {
         progress: &mut dyn Progress,
     ) -> Result<Allocator<'a>, AllocateError> {
         // The largest of the block types fits nearly every row, so its plan tells which tensors are free at all.
-        let largest = Recipe { target: Target::Ftype(Ftype::Q8_0), fallback: Fallback::Always, ..recipe.clone() };
+        let largest = Recipe {
+            target: Target::Ftype(Ftype::Q8_0),
+            fallback: Fallback::Always,
+            encoder: Encoder::default(),
+            ..recipe.clone()
+        };
         let plan = Plan::new(model, &largest)?;
         plan.check()?;
         let free: Vec<usize> = (0..plan.rows.len()).filter(|&row| is_free(&plan.rows[row])).collect();
@@ -386,14 +393,20 @@ fn is_free(row: &Row) -> bool {
     matches!(row.reason, Reason::Default | Reason::Mixture | Reason::Fallback(_)) && row.moves.is_none()
 }
 
-/// The types that a tensor may have: those that the program it is for loads and that its rows are whole blocks of, and the
-/// one that it has.
+/// The types that a tensor may have: those that the program it is for loads, that its rows are whole blocks of and that its
+/// method makes, and the one that it has.
 fn types_of(row: &Row, reader: Option<Program>) -> Vec<TypeId> {
-    let weighted = if row.weighted { WEIGHTED_TYPES } else { &[] };
+    let is_fed = row.method == gptq::NAME;
+    let weighted = if row.weighted || is_fed { WEIGHTED_TYPES } else { &[] };
     let fits = |ty: &TypeId| {
         let block = ty.info().map_or(0, |info| info.block as u64);
         let loads = reader.is_none_or(|program| program.loads(*ty));
-        loads && block > 0 && row.columns().is_multiple_of(block) && can_write(*ty) && *ty != row.from
+        loads
+            && block > 0
+            && row.columns().is_multiple_of(block)
+            && can_write(*ty)
+            && *ty != row.from
+            && (!is_fed || !is_quantized(*ty) || gptq::takes(*ty))
     };
     let all = weighted.iter().chain(TYPES).copied().filter(fits);
     all.chain([row.from]).collect()

@@ -9,11 +9,12 @@ use trine_formats::types::cells::CELL;
 
 use super::experts::{InputSums, Inputs};
 use super::factor::Factor;
-use super::fault::NoHessian;
-use super::options::Gptq;
+use super::fault::{HessianFault, NoHessian};
+use super::options::{Gptq, Options};
 use super::paired::PAIR;
 use super::source::{Calibration, Measurements, Sums};
 use super::tensor::{lost, round};
+use crate::kernels::Isa;
 use crate::quant::plan::{Draft, Fault, Method, Plan};
 use crate::quant::problem::Problem;
 use crate::quant::row::Row;
@@ -97,7 +98,7 @@ impl Feedback {
         if found != stacked {
             return Some(Problem::WrongHessian { tensor, found, expected: stacked, of: "experts" });
         }
-        if ty.grid().is_none() && ty.cells().is_none() && ty.pairs().is_none() {
+        if !takes(ty) {
             return Some(Problem::NoFeedback { tensor, ty });
         }
         let unpruned = self.gptq.options.sparse && ty != TypeId::Q4_0;
@@ -139,11 +140,7 @@ impl Feedback {
                     continue;
                 }
                 let options = &options.together(*together);
-                let factor = Factor::together(&sums, inputs.columns, tokens, options, *together, isa).map_err(blame)?;
-                let factor = match options.descends() && *together != PAIR {
-                    true => factor.with_metric(&sums, tokens, *together),
-                    false => factor,
-                };
+                let factor = factor((&sums, tokens), inputs.columns, options, *together, isa).map_err(blame)?;
                 *damp = factor.damp().max(*damp);
                 for &mate in mates {
                     let row = &plan.rows[mate];
@@ -206,6 +203,26 @@ impl Feedback {
         }
         Ok(())
     }
+}
+
+/// True of types that weights can be rounded to with error feedback.
+pub fn takes(ty: TypeId) -> bool {
+    ty.grid().is_some() || ty.cells().is_some() || ty.pairs().is_some()
+}
+
+/// The factor of an input's sums over so many tokens, for types of which so many columns are chosen together.
+pub(super) fn factor(
+    (sums, tokens): (&[f64], u64),
+    columns: usize,
+    options: &Options,
+    together: usize,
+    isa: Isa,
+) -> Result<Factor, HessianFault> {
+    let factor = Factor::together(sums, columns, tokens, options, together, isa)?;
+    Ok(match options.descends() && together != PAIR {
+        true => factor.with_metric(sums, tokens, together),
+        false => factor,
+    })
 }
 
 /// Columns of a type that are chosen together, 1, [`PAIR`] or [`CELL`].

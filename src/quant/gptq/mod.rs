@@ -29,6 +29,7 @@ mod experts;
 mod factor;
 mod fault;
 mod feedback;
+mod losses;
 mod multiples;
 mod options;
 mod paired;
@@ -39,8 +40,9 @@ mod tensor;
 
 pub(super) use factor::Factor;
 pub use fault::{HessianFault, NoHessian};
-pub(super) use feedback::NAME;
 pub use feedback::{Feedback, FeedbackReport};
+pub(super) use feedback::{NAME, takes};
+pub(super) use losses::Sample;
 pub use options::{DAMP, Gptq, Options};
 pub use source::{Calibration, HessianFile, Measure, Measured, Measurements};
 #[cfg(test)]

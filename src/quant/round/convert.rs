@@ -1,7 +1,7 @@
 //! Converts chunks of a tensor, each on its own.
 
 use trine_formats::types::ternary::{Packing, first_bad_byte};
-use trine_formats::types::{DecodeFn, EncodeFn, TypeId};
+use trine_formats::types::{DecodeFn, TypeId};
 
 use crate::cancel::CancelToken;
 use crate::kernels::{self, CompareRows, Isa};
@@ -9,6 +9,7 @@ use crate::quant::encoder::Encoder;
 use crate::quant::row::{Reason, Row};
 use crate::quant::source::Chunk;
 use crate::quant::ternary::{Loss, is_ternary_type};
+use crate::quant::unbiased::RowEncoder;
 use crate::quant::validate::first_bad;
 use crate::quant::work::RunError;
 
@@ -58,7 +59,7 @@ pub struct Converter<'a> {
 
 struct Codec {
     decode: DecodeFn,
-    encode: EncodeFn,
+    encode: RowEncoder,
     /// The decoder of the output type, where the result is to be compared with the source.
     decode_back: Option<(DecodeFn, CompareRows)>,
     row_bytes: (usize, usize),
@@ -99,7 +100,7 @@ impl<'a> Converter<'a> {
             let bytes = |n: Option<u64>| usize::try_from(n?).ok().filter(|&n| n > 0);
             Some(Codec {
                 decode: kernels::decode_rows(row.from, isa)?,
-                encode: encoder.of(row.to, isa)?,
+                encode: encoder.of(row.to, row.columns() as usize, isa)?,
                 decode_back: kernels::decode_rows(row.to, isa)
                     .filter(|_| is_ternary_type(row.to))
                     .map(|decode| (decode, kernels::compare_rows(isa))),
@@ -164,7 +165,7 @@ impl<'a> Converter<'a> {
             (codec.decode)(data, row);
             let matrix = ((chunk.first + i as u64) / self.matrix_rows.max(1)) as usize;
             let importance = self.importance.and_then(|w| w.chunks_exact(self.columns).nth(matrix));
-            (codec.encode)(row, importance, out);
+            codec.encode.encode(row, importance, out, &mut scratch.back);
             if let Some((decode_back, compare)) = codec.decode_back {
                 let back = take(&mut scratch.back, self.columns);
                 decode_back(out, back);

@@ -7,7 +7,7 @@ use clap::Parser;
 use trine::Isa;
 use trine::quant::{Encoder, Ftype, KvOverride, RunOptions, Selection, Target, nearest, parse_type};
 use trine_formats::gguf::ShapeTiles;
-use trine_formats::types::{REGISTRY, TypeId, TypeInfo};
+use trine_formats::types::{REGISTRY, TypeId};
 
 use super::size_args::{self, SizeArgs};
 use super::tune_args::TuneArgs;
@@ -93,13 +93,12 @@ pub struct Args {
     #[arg(
         long,
         value_name = "NAME",
-        default_value = Encoder::default().name,
         conflicts_with = "feedback",
         value_parser = encoder,
         help = methods(),
         long_help = methods_in_full()
     )]
-    pub method: Encoder,
+    pub method: Option<Encoder>,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -277,7 +276,7 @@ impl Args {
             (self.tensor_type_file.is_some(), "--tensor-type-file"),
             (self.prune_layers.is_some(), "--prune-layers"),
             (self.keep_split, "--keep-split"),
-            (self.method.name != Encoder::default().name, "--method"),
+            (self.method.is_some(), "--method"),
             (self.gptq.group != 32, "--group"),
             (self.gptq.gptq_compat, "--gptq-compat"),
             (self.gptq.sparse.is_some(), "--sparse"),
@@ -332,13 +331,14 @@ fn methods() -> String {
     format!("How rows are rounded: {}", all.join(", or "))
 }
 
-/// The methods for `--help`, with the types that those beside the usual one know.
+/// The methods for `--help`, with the types that hqq knows.
 fn methods_in_full() -> String {
-    let known = |info: &&TypeInfo| Encoder::ALL[1..].iter().any(|e| e.knows(info.id));
-    let types: Vec<String> = REGISTRY.iter().filter(known).map(|info| info.name.to_uppercase()).collect();
+    let hqq = Encoder::named("hqq").expect("a method");
+    let known = REGISTRY.iter().filter(|info| hqq.knows(info.id));
+    let types: Vec<String> = known.map(|info| info.name.to_uppercase()).collect();
     let (last, others) = types.split_last().expect("types of other methods");
     format!(
-        "{}\n\nIt fits the scales of {} and {last} to most weights rather than to the largest, without any text. Other types are rounded as usual",
+        "{}\n\nhqq fits the scales of {} and {last} to most weights rather than to the largest, without any text; other types are rounded as usual. unbiased is for all types whose scales are floats, and what --target-bpw and its like take where no method is named; no other bits but those of scales differ from llama-quantize's then",
         methods(),
         others.join(", ")
     )
@@ -346,7 +346,7 @@ fn methods_in_full() -> String {
 
 fn encoder(name: &str) -> Result<Encoder, String> {
     let names: Vec<&str> = Encoder::ALL.iter().map(|e| e.name).collect();
-    Encoder::named(name).ok_or_else(|| format!("the methods are {}", names.join(" and ")))
+    Encoder::named(name).ok_or_else(|| format!("the methods are {}", names.join(", ")))
 }
 
 fn type_of(option: &'static str, text: Option<&str>) -> Result<Option<TypeId>> {

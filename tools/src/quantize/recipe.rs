@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use trine::quant::anyprec::Sensitivity;
 use trine::quant::gptq::Gptq;
-use trine::quant::{Fallback, Importance, Recipe, Target, TensorRule, parse_layers};
+use trine::quant::{Encoder, Fallback, Importance, Recipe, Target, TensorRule, parse_layers};
 use trine_formats::anyprec::Calibration;
 use trine_formats::gguf::PackingOptions;
 use trine_formats::imatrix::Imatrix;
@@ -47,7 +47,8 @@ pub fn recipe(args: &Args, target: Target, threads: usize) -> Result<Recipe> {
     if let Some(text) = &args.prune_layers {
         recipe.prune = parse_layers(text).context("--prune-layers")?;
     }
-    recipe.encoder = args.method;
+    let usual = if args.size.given().is_some() { Encoder::UNBIASED } else { Encoder::default() };
+    recipe.encoder = args.method.unwrap_or(usual);
     recipe.reader = args.size.reader.0;
     recipe.widely = args.widely.options();
     if let (Target::AnyPrecision(_), Some(_)) = (target, &args.gptq.sequential) {

@@ -272,7 +272,9 @@ fn names(report: &Report) -> Vec<String> {
 /// How many tensors are rounded by another method or with error feedback, where that was asked for.
 fn feedback(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let encoder = plan.find::<Rounding>().map(Rounding::encoder);
-    if let Some((name, tensors)) = encoder.and_then(|encoder| encoder.rows_of(&plan.rows)) {
+    if let Some((name, tensors)) =
+        encoder.and_then(|encoder| encoder.rows_of(&plan.rows)).filter(|(_, tensors)| *tensors > 0)
+    {
         writeln!(out, "{name}: {tensors} tensors")?;
     }
     gptq::line(plan).map_or(Ok(()), |line| writeln!(out, "{line}"))

@@ -17,14 +17,15 @@ pub struct SizeArgs {
     /// Choose the type of every tensor so that the file has N bits for each weight at most and least is lost
     ///
     /// Each tensor is encoded in every type that its rows allow; bits go where they save most of the error of products,
-    /// with --imatrix weighed by importance. How much an error counts depends on the tensor's role, as it was found on other
+    /// with --imatrix weighed by importance and with --gptq after error
+    /// feedback. How much an error counts depends on the tensor's role, as it was found on other
     /// models, or with --kld-text on this one. OUT.gguf is followed by no TYPE. Tensors that --tensor-type and the like name
     /// have the type that they name. The same model and options give the same file on any machine
-    #[arg(long, value_name = "N", group = "goal", conflicts_with_all = ["target_size", "pure", "feedback"], value_parser = bits)]
+    #[arg(long, value_name = "N", group = "goal", conflicts_with_all = ["target_size", "pure", "sequential"], value_parser = bits)]
     pub target_bpw: Option<f64>,
 
     /// The same for a file of SIZE bytes at most, such as 90M (million) or 8GiB
-    #[arg(long, value_name = "SIZE", visible_alias = "fit", group = "goal", conflicts_with_all = ["pure", "feedback"], value_parser = memory::file_size)]
+    #[arg(long, value_name = "SIZE", visible_alias = "fit", group = "goal", conflicts_with_all = ["pure", "sequential"], value_parser = memory::file_size)]
     pub target_size: Option<usize>,
 
     /// Choose the type of every tensor so that the file is as small as it can be and its predictions diverge by X at most
@@ -41,7 +42,7 @@ pub struct SizeArgs {
     /// For --target-kld; with --target-bpw and --target-size it is measured how much the tensors of each role count in this
     /// model, by making and measuring a file beside OUT.gguf for each, some eight of nearly the size of IN.gguf one after
     /// the other
-    #[arg(long, value_name = "FILE", requires = "goal", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "FILE", requires = "goal", conflicts_with_all = ["dry_run", "feedback"])]
     pub kld_text: Option<PathBuf>,
 
     /// Chunks of 512 tokens of it

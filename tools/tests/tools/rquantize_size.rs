@@ -132,7 +132,8 @@ fn less_is_lost_than_by_a_file_type_of_that_size() {
     }
 }
 
-/// A recipe says everything: with it the usual options make the same file, on one thread as on several.
+/// A recipe says everything: with it and the same method the usual options make the same file, on one thread as on several;
+/// without the method one with other scales, llama-quantize's.
 #[test]
 fn a_recipe_makes_the_file_again() {
     let dir = folder();
@@ -143,9 +144,14 @@ fn a_recipe_makes_the_file_again() {
     let recipe = fs::read_to_string(dir.join("types.txt")).unwrap();
     assert_eq!(recipe.lines().count(), 26);
     assert!(recipe.contains("^blk\\.2\\.ffn_down\\.weight$="), "{recipe}");
-    stdout(rquantize(dir, &format!("--tensor-type attn_v=q8_0 --tensor-type-file types.txt in.gguf again.gguf {ty}")));
     let out = fs::read(dir.join("out.gguf")).unwrap();
-    assert!(fs::read(dir.join("again.gguf")).unwrap() == out);
+    for (method, is_same) in [("--method unbiased", true), ("", false)] {
+        let words = format!("{method} --tensor-type attn_v=q8_0 --tensor-type-file types.txt in.gguf again.gguf {ty}");
+        stdout(rquantize(dir, &words));
+        assert_eq!(fs::read(dir.join("again.gguf")).unwrap() == out, is_same);
+    }
+    stdout(rquantize(dir, "--target-bpw 4.4 --method nearest --tensor-type attn_v=q8_0 in.gguf nearest.gguf"));
+    assert!(bytes_of(dir, "nearest.gguf").abs_diff(out.len() as u64) as f64 <= 0.005 * out.len() as f64);
     stdout(rquantize(dir, "--target-bpw 4.4 --tensor-type attn_v=q8_0 in.gguf again.gguf 3"));
     assert!(fs::read(dir.join("again.gguf")).unwrap() == out);
     let model = gguf::open(&dir.join("out.gguf"));
@@ -234,13 +240,14 @@ fn files_keep_to_a_divergence_and_are_no_larger_than_it_needs() {
     }
 }
 
-/// Where a text is given, each role counts as it does in this model: the file has the size, and diverges less.
+/// Where a text is given, each role counts as it does in this model: the file has the size, and diverges less. Scales are
+/// llama-quantize's: without bias roles count in this model about as they are assumed to.
 #[test]
 fn roles_are_measured_on_a_text() {
     let dir = with_dense();
     let dir = dir.path();
-    stdout(rquantize(dir, "--target-bpw 3.3 dense.gguf assumed.gguf"));
-    let words = "--target-bpw 3.3 --kld-text text.txt --kld-chunks 1 dense.gguf";
+    stdout(rquantize(dir, "--method nearest --target-bpw 3.3 dense.gguf assumed.gguf"));
+    let words = "--method nearest --target-bpw 3.3 --kld-text text.txt --kld-chunks 1 dense.gguf";
     let output = rquantize(dir, &format!("{words} measured.gguf 2"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     for role in ["token_embd", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"] {
@@ -254,6 +261,39 @@ fn roles_are_measured_on_a_text() {
     assert!(fs::read(dir.join("again.gguf")).unwrap() == fs::read(dir.join("measured.gguf")).unwrap());
     // Nothing is left of the files that were measured.
     assert_eq!(names_in(dir).len(), 7);
+}
+
+/// With Hessians types are chosen by what error feedback leaves of their errors, and rounded with it: the file has the size
+/// and diverges less than one of types that were chosen without.
+#[test]
+fn types_are_chosen_for_error_feedback() {
+    let dir = with_dense();
+    let dir = dir.path();
+    let mut rimatrix = Command::new(env!("CARGO_BIN_EXE_rimatrix"));
+    let words = "-m dense.gguf -f text.txt -c 128 --chunks 8 --hessian h.gguf";
+    stdout(rimatrix.current_dir(dir).args(words.split_ascii_whitespace()).output().unwrap());
+    // The types of the first block alone are free, so that this does not take minutes.
+    let free = r"--tensor-type blk\.[1-9]=q8_0 --tensor-type token_embd=q8_0 --target-bpw 7.8";
+    let fed = "--gptq h.gguf dense.gguf";
+    let said = stdout(rquantize(dir, &format!("{free} --recipe fed.txt {fed} fed.gguf 2")));
+    assert!(said.contains("gptq: 42 tensors rounded with error feedback"), "{said}");
+    let fed_bytes = fs::read(dir.join("fed.gguf")).unwrap();
+    stdout(rquantize(dir, &format!("{free} {fed} again.gguf 1")));
+    assert!(fs::read(dir.join("again.gguf")).unwrap() == fed_bytes);
+    // Types that need importance can be had, and other ones are chosen than without feedback.
+    let recipe = fs::read_to_string(dir.join("fed.txt")).unwrap();
+    assert!(recipe.contains("=iq2_s\n") || recipe.contains("=iq3_xxs\n"), "{recipe}");
+    stdout(rquantize(dir, &format!("{free} --recipe plain.txt dense.gguf plain.gguf")));
+    assert_ne!(fs::read_to_string(dir.join("plain.txt")).unwrap(), recipe);
+    // All that the rules leave has the file's type.
+    stdout(rquantize(dir, &format!("--tensor-type-file plain.txt {fed} rounded.gguf Q8_0")));
+    let [chosen, rounded] = ["fed.gguf", "rounded.gguf"].map(|file| diverges(dir, file, "text.txt", 2));
+    assert!(chosen < 0.95 * rounded, "{chosen} of {rounded}");
+    let sizes = [bytes_of(dir, "fed.gguf"), bytes_of(dir, "plain.gguf")];
+    assert!(sizes[0].abs_diff(sizes[1]) as f64 <= 0.005 * sizes[0] as f64, "{sizes:?}");
+    for words in ["--kld-text text.txt --gptq h.gguf", "--sequential text.txt"] {
+        assert_eq!(rquantize(dir, &format!("--target-bpw 4 {words} dense.gguf o.gguf")).status.code(), Some(2));
+    }
 }
 
 #[test]

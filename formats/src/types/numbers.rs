@@ -1,9 +1,9 @@
 //! The numbers of a type's blocks that decide how large its weights are: scales and minima, as floats or as small
 //! integers of groups.
 
-use trine_formats::types::grid::Multiples;
-use trine_formats::types::num::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round_half_away};
-use trine_formats::types::{Format, Part, TypeId, TypeInfo};
+use super::grid::Multiples;
+use super::num::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, round_half_away};
+use super::{Format, Part, TypeId, TypeInfo};
 
 /// The numbers of neighbouring weights of a row, a unit. Weights are linear in the numbers of each kind.
 #[derive(Clone)]
@@ -114,6 +114,17 @@ impl Numbers {
         multiples.write(&groups[..count], unit);
     }
 
+    /// Multiplies all floats of a unit, and so its weights; each rounds to what its format can hold, and one that becomes
+    /// infinite stays.
+    pub fn multiply(&self, unit: &mut [u8], factor: f64) {
+        for &kind in &self.kinds {
+            if let Kind::Float(format, at) = kind {
+                let value = f64::from(float_at(format, &unit[at..])) * factor;
+                put_float(format, &mut unit[at..], value as f32);
+            }
+        }
+    }
+
     /// Makes the numbers of a kind 1 and those beside which they are added 0, so that the unit decodes to what each of
     /// these numbers is multiplied by.
     pub fn isolate(&self, kind: Kind, unit: &mut [u8]) {
@@ -178,10 +189,17 @@ fn put_float(format: Format, bytes: &mut [u8], value: f32) {
 
 #[cfg(test)]
 mod tests {
-    use trine_formats::types::REGISTRY;
-
     use super::*;
-    use crate::sample::rng::Mt19937;
+    use crate::types::REGISTRY;
+
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u32 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 32) as u32
+        }
+    }
 
     /// The weights of a row as the sums over all numbers of some kinds of what these make alone.
     fn sums(numbers: &Numbers, kinds: &[Kind], row: &[u8], ty: &TypeInfo, columns: usize) -> Vec<f64> {
@@ -211,17 +229,19 @@ mod tests {
     #[test]
     fn weights_are_linear_in_the_numbers_of_a_kind() {
         let mut names = Vec::new();
-        let mut rng = Mt19937::new(3);
+        let mut random = Random(3);
         for info in REGISTRY {
             let columns = 2 * info.block.max(64).next_multiple_of(info.block.max(1));
             let Some(numbers) = Numbers::of(info.id, columns) else { continue };
             names.push(info.name);
             let bytes = info.row_bytes(columns as u64).expect("whole blocks") as usize;
-            let mut row: Vec<u8> = (0..bytes).map(|_| (rng.next_u32() >> 13) as u8).collect();
+            let mut row: Vec<u8> = (0..bytes).map(|_| (random.next() >> 13) as u8).collect();
             let (floats, groups): (Vec<Kind>, Vec<Kind>) =
                 numbers.kinds.iter().partition(|kind| matches!(kind, Kind::Float(..)));
             for unit in row.chunks_exact_mut(numbers.bytes) {
-                floats.iter().for_each(|&kind| numbers.write(kind, unit, &[0.5 + rng.next_f64() as f32]));
+                floats
+                    .iter()
+                    .for_each(|&kind| numbers.write(kind, unit, &[0.5 + random.next() as f32 / 4_294_967_296.0]));
             }
             let mut again = row.clone();
             for unit in again.chunks_exact_mut(numbers.bytes) {

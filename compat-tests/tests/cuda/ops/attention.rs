@@ -267,7 +267,8 @@ impl Case {
             let [_, k, v] = widths;
             let (k, v) = (&self.k[0][first * k..][..tokens * k], &self.v[0][first * v..][..tokens * v]);
             let part = Part { pages, first: at, tokens, slot: Slot::default() };
-            passes.pass(Input::Rows(&[q, k, v]), &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
+            let input = Input { tokens: &vec![0; tokens], rows: &[q, k, v] };
+            passes.pass(input, &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
         };
         for (page, first) in (0..before).step_by(PAGE).enumerate() {
             let tokens = PAGE.min(before - first);

@@ -13,7 +13,7 @@ use trine::ops::wkv::{GatedLinear, Wkv6, Wkv7};
 use trine::ops::{self, rows};
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Emulated, Schedule};
-use trine_cuda::program::{self as gpu, Limits, Matrix, ProgramError, Recorder, Span};
+use trine_cuda::program::{self as gpu, Caches, Limits, Matrix, ProgramError, Recorder, Span};
 use trine_cuda::ptx::RECURRENT;
 use trine_cuda::run::{Failure, Host, Input, Part, Passes, Shared, Slot};
 use trine_formats::types::TypeId;
@@ -430,7 +430,7 @@ fn a_prompt_has_as_many_launches_as_a_token() {
         let y = (rule.record)(&mut recorder, &parts).expect("a recurrence");
         let wanted = recorder.take_wanted(y).expect("rows");
         let (program, _) = recorder.finish(wanted).expect("a program");
-        let launches = |tokens| program.body(tokens, 0).expect("launches").len();
+        let launches = |tokens| program.body(tokens, 0, Caches::default()).expect("launches").len();
         assert_eq!(launches(64), launches(1), "{}", rule.name);
     }
 }

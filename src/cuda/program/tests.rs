@@ -160,7 +160,7 @@ fn kernels(
     let y = r.take_wanted(y)?;
     let logits = r.product(bytes(VOCABULARY), y)?;
     let (program, _) = r.finish(logits)?;
-    let [body, head] = [program.body(3, 0)?, program.logits_of(1, 0)?];
+    let [body, head] = [program.body(3, 0, Caches::default())?, program.logits_of(1, 0)?];
     Ok([body, head].map(|calls| calls.into_iter().map(|call| call.launch.kernel).collect()))
 }
 
@@ -248,7 +248,7 @@ fn norms_quantize_what_products_of_bytes_alone_read() {
     let y = r.product(bytes(WIDTH), u).expect("rows");
     let (program, _) = r.finish_part(&[u, y]).expect("a program");
     let rules = |call: &Call| call.operands.last().copied();
-    let calls = program.body(1, 0).expect("launches");
+    let calls = program.body(1, 0, Caches::default()).expect("launches");
     assert_eq!((calls[1].launch.kernel.as_str(), rules(&calls[1])), ("norm_q8_0", Some(Operand::U32(2))));
     assert!(calls[1].operands.contains(&Operand::Memory(program.leaving().next().expect("a value").0, 0)));
 }

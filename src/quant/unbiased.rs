@@ -84,7 +84,7 @@ mod tests {
             (TypeId::Q3_K, 0.005),
             (TypeId::IQ4_XS, 0.001),
             (TypeId::Q4_K, 0.0005),
-            (TypeId::IQ1_M, 0.01),
+            (TypeId::IQ1_M, 0.003),
             (TypeId::IQ4_KS, 0.0005),
         ] {
             let (Some(encode), Some(info)) = (kernels::encode_rows(ty, isa), ty.info()) else { panic!("{ty}") };

@@ -21,7 +21,7 @@ use crate::quant::work::{News, RunError, RunOptions, go_on};
 /// less than types differ.
 const SAMPLE: u64 = 1 << 17;
 /// The same of one that is rounded with error feedback, which takes longer.
-const FED_SAMPLE: u64 = 1 << 13;
+const FED_SAMPLE: u64 = 1 << 14;
 /// Rows at least.
 const ROWS: u64 = 8;
 /// Tensors whose results are told at a time.

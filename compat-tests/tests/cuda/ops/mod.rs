@@ -3,6 +3,7 @@
 mod attention;
 mod between;
 mod choices;
+mod compressed;
 mod elements;
 mod experts;
 mod functions;

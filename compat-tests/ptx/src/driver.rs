@@ -8,7 +8,7 @@ use trine_cuda::device;
 use trine_cuda::plan;
 use trine_cuda::ptx::{ALL, Text};
 
-use super::{Argument, Buffer, Device, Fault, Kind, Launch, Module, ParseError, Schedule};
+use super::{Argument, Buffer, Device, Fault, Kernel, Kind, Launch, Module, ParseError, Report, Schedule};
 
 /// A module and its name.
 type Named = (&'static str, Arc<Module>);
@@ -32,6 +32,28 @@ pub fn checked_in(name: &str) -> Result<&'static Module, ParseError> {
     Ok(&found.expect("a checked-in module").1)
 }
 
+/// The work of a kernel in all of its launches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// How often it was launched.
+    pub launches: usize,
+    /// Instructions that its warps executed.
+    pub instructions: u64,
+    /// Bytes that it loaded from global memory and stored there, had all lanes taken part.
+    pub bytes: [u64; 2],
+}
+
+impl Work {
+    fn add(&mut self, report: &Report, kernel: Option<&Kernel>) {
+        self.launches += 1;
+        self.instructions += report.instructions;
+        let Some(kernel) = kernel else { return };
+        for (bytes, opcode) in self.bytes.iter_mut().zip(["ld.global", "st.global"]) {
+            *bytes += report.bytes(kernel, opcode);
+        }
+    }
+}
+
 /// An emulated GPU with the checked-in kernels.
 #[derive(Debug)]
 pub struct Emulated {
@@ -51,8 +73,8 @@ pub struct Emulated {
     pub allocated: u64,
     /// Instructions that warps have executed.
     pub instructions: u64,
-    /// How often each kernel was launched, for whoever keeps a copy of this while a model has the device.
-    pub launched: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// The work of each kernel, for whoever keeps a copy of this while a model has the device.
+    pub launched: Arc<Mutex<BTreeMap<String, Work>>>,
     modules: Vec<Named>,
 }
 
@@ -98,7 +120,7 @@ impl Emulated {
         };
         let report = self.device.launch(&module, &launch.kernel, &launched)?;
         if let Ok(mut launched) = self.launched.lock() {
-            *launched.entry(launch.kernel.clone()).or_default() += 1;
+            launched.entry(launch.kernel.clone()).or_default().add(&report, module.kernel(&launch.kernel));
         }
         self.instructions += report.instructions;
         Ok(())

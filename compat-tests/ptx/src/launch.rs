@@ -1,6 +1,7 @@
 //! A launch: what a kernel is started with, and the report of what it did.
 
 use super::module::Kernel;
+use super::warp::LANES;
 
 /// A buffer in global memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,15 +89,35 @@ impl Report {
 
     /// How often instructions whose opcodes begin with `opcode` were executed.
     pub fn executed(&self, kernel: &Kernel, opcode: &str) -> u64 {
-        let pairs = kernel.code.iter().zip(&self.executed);
-        let named = pairs.filter(|(i, _)| {
-            let words = i.text.split(' ');
-            // A guard stands before the opcode.
-            let mut words = words.skip_while(|w| ["@", "!"].contains(w) || w.starts_with("%p"));
-            words.next().is_some_and(|w| w.starts_with(opcode))
-        });
+        let named = self.opcodes(kernel).filter(|(name, _)| name.starts_with(opcode));
         named.map(|(_, count)| count).sum()
     }
+
+    /// Bytes that instructions whose opcodes begin with `opcode` would have moved, `ld.global` or `st.global`, had all lanes
+    /// of their warps taken part.
+    pub fn bytes(&self, kernel: &Kernel, opcode: &str) -> u64 {
+        let named = self.opcodes(kernel).filter(|(name, _)| name.starts_with(opcode));
+        let each = |name: &str| {
+            let of_lane = name.split('.').fold(0, |bytes, part| bytes + bits(part) / 8);
+            let elements = if name.contains(".v4.") { 4 } else { 1 + u64::from(name.contains(".v2.")) };
+            LANES as u64 * of_lane * elements
+        };
+        named.map(|(name, count)| each(name) * count).sum()
+    }
+
+    /// The opcode of each instruction, and how often it was executed.
+    fn opcodes<'k>(&'k self, kernel: &'k Kernel) -> impl Iterator<Item = (&'k str, u64)> {
+        kernel.code.iter().zip(&self.executed).filter_map(|(i, &count)| {
+            // A guard stands before the opcode.
+            let mut words = i.text.split(' ').skip_while(|w| ["@", "!"].contains(w) || w.starts_with("%p"));
+            Some((words.next()?, count))
+        })
+    }
+}
+
+/// The bits of a type such as `u32`; 0 for other parts of an opcode.
+fn bits(part: &str) -> u64 {
+    part.strip_prefix(['b', 'u', 's', 'f']).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// Where a block stands.

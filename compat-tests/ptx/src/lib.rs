@@ -41,7 +41,7 @@ mod token;
 mod warp;
 
 pub use device::Device;
-pub use driver::{Emulated, checked_in};
+pub use driver::{Emulated, Work, checked_in};
 pub use fault::{Fault, Kind, ParseError};
 pub use launch::{Argument, Buffer, Launch, Report, Schedule};
 pub use module::{Kernel, Module};

@@ -4,6 +4,7 @@
 mod anyprec;
 mod archs;
 mod check;
+mod counts;
 mod devices;
 mod emulator;
 mod experts;

@@ -45,8 +45,8 @@ impl Encoder {
 
     /// True if it knows a type; others are left to the first of all.
     pub fn knows(&self, ty: TypeId) -> bool {
-        let has_scales = |block: usize| Numbers::of(ty, block).is_some();
-        (self.own)(ty, Isa::detect()).is_some() && (!self.unbiased || ty.info().is_some_and(|t| has_scales(t.block)))
+        let has_scales = || ty.info().is_some_and(|info| Numbers::of(ty, info.block).is_some());
+        (self.own)(ty, Isa::detect()).is_some() && (!self.unbiased || has_scales())
     }
 
     /// True if types that it does not know lose nothing by it.

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 use trine_formats::gguf::ModelFile;
+use trine_formats::hessian::Reads;
 use trine_formats::types::TypeId;
 
 use crate::kernels;
@@ -47,9 +48,10 @@ pub fn losses(
     };
     let mut out = vec![Vec::new(); rows.len()];
     // Tensors that read the same input lie side by side: its Hessian is factored once.
-    let reads = |i: usize| recipe.gptq.as_ref().and_then(|gptq| Some((gptq, Sample::reads(gptq, rows[i])?)));
+    let reads: Vec<Option<Reads>> =
+        rows.iter().map(|row| recipe.gptq.as_ref().and_then(|gptq| Sample::reads(gptq, row))).collect();
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&i| reads(i).map(|(_, reads)| (reads.first, reads.experts)));
+    order.sort_by_key(|&i| reads[i].map(|reads| (reads.first, reads.experts)));
     let mut news = News::new(progress);
     let mut told = 0;
     let mut tell = |some: &[usize]| {
@@ -58,8 +60,8 @@ pub fn losses(
             told += 1;
         }
     };
-    for some in order.chunk_by(|&a, &b| reads(a).map(|(_, reads)| reads) == reads(b).map(|(_, reads)| reads)) {
-        let Some((gptq, reads)) = reads(some[0]) else {
+    for some in order.chunk_by(|&a, &b| reads[a] == reads[b]) {
+        let Some((gptq, reads)) = recipe.gptq.as_ref().zip(reads[some[0]]) else {
             for some in some.chunks(BATCH) {
                 let losses = pool.install(|| some.par_iter().map(|&i| of(i)).collect::<Result<Vec<_>, _>>())?;
                 some.iter().zip(losses).for_each(|(&i, losses)| out[i] = losses);
@@ -70,10 +72,9 @@ pub fn losses(
         let sample = Sample::new(gptq, reads, options.isa).map_err(|fault| rows[some[0]].blame(fault));
         let mut sample = sample.map_err(Fault::from)?;
         for &i in some {
-            let row = rows[i];
             go_on(&options.cancel)?;
-            let data = sampled(row, &readers[row.source.shard])?;
-            out[i] = pool.install(|| sample.losses(row, &types[i], &data))?;
+            let data = sampled(rows[i], &readers[rows[i].source.shard])?;
+            out[i] = pool.install(|| sample.losses(rows[i], &types[i], &data))?;
             tell(&[i]);
         }
     }
@@ -81,16 +82,28 @@ pub fn losses(
     Ok(out)
 }
 
+/// Row number `r` of a tensor, as it is in the file.
+///
+/// # Errors
+/// I/O; a value that is not finite.
+fn read_row<'b>(row: &Row, reader: &'b ShardReader, r: u64, buffer: &'b mut Vec<u8>) -> Result<&'b [u8], RunError> {
+    let columns = row.columns();
+    let bytes = row.bytes_from / (row.weights() / columns.max(1)).max(1);
+    let data = reader.read_chunk(row, r * bytes, bytes as usize, buffer)?;
+    if let Some((block, what)) = first_bad(row.from, columns as usize, data) {
+        let per_row = columns / row.from.info().map_or(1, |info| info.block as u64);
+        return Err(RowFault::Input { block: r * per_row + block as u64, what }.of(row));
+    }
+    Ok(data)
+}
+
 /// Some rows of the first matrix of a tensor, at equal distances.
 fn sampled(row: &Row, reader: &ShardReader) -> Result<Vec<u8>, RunError> {
-    let rows = row.weights() / row.columns().max(1);
-    let bytes = row.bytes_from / rows.max(1);
-    let of_first = row.shape.get(1).copied().unwrap_or(1);
-    let count = of_first.min(ROWS.max(FED_SAMPLE / row.columns().max(1)));
+    let rows = row.shape.get(1).copied().unwrap_or(1);
+    let count = rows.min(ROWS.max(FED_SAMPLE / row.columns().max(1)));
     let (mut data, mut buffer) = (Vec::new(), Vec::new());
     for i in 0..count {
-        let at = i * of_first / count * bytes;
-        data.extend_from_slice(reader.read_chunk(row, at, bytes as usize, &mut buffer)?);
+        data.extend_from_slice(read_row(row, reader, i * rows / count, &mut buffer)?);
     }
     Ok(data)
 }
@@ -108,7 +121,6 @@ fn tensor(
     let rows = row.weights() / row.columns().max(1);
     let sampled = rows.min(ROWS.max(SAMPLE / row.columns().max(1)));
     let per_matrix = row.shape.get(1).copied().unwrap_or(1).max(1);
-    let bytes = row.bytes_from / rows.max(1);
     let decode = kernels::decode_rows(row.from, options.isa);
     let encoders: Vec<_> = types.iter().map(|&ty| encoder.of(ty, columns, options.isa)).collect();
     let mut energy = 0.0;
@@ -118,11 +130,7 @@ fn tensor(
     for i in 0..sampled {
         go_on(&options.cancel)?;
         let r = i * rows / sampled;
-        let data = reader.read_chunk(row, r * bytes, bytes as usize, &mut buffer)?;
-        if let Some((block, what)) = first_bad(row.from, columns, data) {
-            let per_row = row.columns() / row.from.info().map_or(1, |info| info.block as u64);
-            return Err(RowFault::Input { block: r * per_row + block as u64, what }.of(row));
-        }
+        let data = read_row(row, reader, r, &mut buffer)?;
         let Some(decode) = decode else { continue };
         decode(data, &mut source);
         let weights = weights.and_then(|all| all.chunks_exact(columns).nth((r / per_matrix) as usize));

@@ -28,7 +28,6 @@ use trine_formats::types::TypeId;
 
 use super::category::Category;
 use super::codec::{bytes_of, can_write, is_quantized};
-use super::encoder::Encoder;
 use super::error::{PlanError, QuantError};
 use super::ftype::{Ftype, GUESSED, Target, guessed_id};
 use super::gptq;
@@ -171,12 +170,7 @@ impl<'a> Allocator<'a> {
         progress: &mut dyn Progress,
     ) -> Result<Allocator<'a>, AllocateError> {
         // The largest of the block types fits nearly every row, so its plan tells which tensors are free at all.
-        let largest = Recipe {
-            target: Target::Ftype(Ftype::Q8_0),
-            fallback: Fallback::Always,
-            encoder: Encoder::default(),
-            ..recipe.clone()
-        };
+        let largest = Recipe { target: Target::Ftype(Ftype::Q8_0), fallback: Fallback::Always, ..recipe.clone() };
         let plan = Plan::new(model, &largest)?;
         plan.check()?;
         let free: Vec<usize> = (0..plan.rows.len()).filter(|&row| is_free(&plan.rows[row])).collect();

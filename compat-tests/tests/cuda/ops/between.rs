@@ -11,12 +11,10 @@ use trine::ops::streams::{self, Mixing};
 use trine::{Isa, ops};
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::Emulated;
-use trine_cuda::program::{self as gpu, Matrix, ProgramError, Recorder, Span};
-use trine_cuda::ptx::{BETWEEN, Text, WHOLE};
-use trine_formats::types::TypeId;
+use trine_cuda::program::{self as gpu, ProgramError, Recorder, Span};
+use trine_cuda::ptx::{BETWEEN, WHOLE};
 
-use super::{Case, rows};
-use crate::mistakes::with_mistake;
+use super::{Case, dot, matrices, rows, shows};
 use crate::product::assert_same;
 
 const COLUMNS: usize = 88;
@@ -50,20 +48,6 @@ fn beside(r: &mut Recorder<'static>, x: Span) -> Result<Span, ProgramError> {
 
 fn scaled(x: &[f32]) -> Vec<f32> {
     x.iter().map(|x| x * 0.75).collect()
-}
-
-/// True if a mistake in a kernel shows.
-fn shows(
-    (text, kernel): (Text, &str),
-    change: &dyn Fn(&str) -> String,
-    case: &Case<'static>,
-    expected: &[f32],
-    record: Record<'_>,
-) -> bool {
-    let mut device = Emulated::new().expect("PTX");
-    device.replace(text.name, with_mistake(text, kernel, change));
-    let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
-    case.run_on(device, record).map_or(true, |found| found.iter().zip(expected).any(differ))
 }
 
 #[test]
@@ -390,19 +374,8 @@ fn every_head_has_its_own_matrix() {
     let width = COLUMNS / HEADS;
     let mut rng = Rng::new(7);
     let weights: Vec<f32> = (0..HEADS * ROWS * width).map(|_| 2.0 * rng.unit() - 1.0).collect();
-    let bytes: &'static [u8] = weights.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>().leak();
-    let of_head = |head: usize| Matrix {
-        name: "heads",
-        ty: TypeId::F32,
-        rows: ROWS,
-        columns: width,
-        data: &bytes[4 * head * ROWS * width..][..4 * ROWS * width],
-        scale: 1.0,
-    };
-    let matrices: Vec<Matrix<'static>> = (0..HEADS).map(of_head).collect();
+    let matrices = matrices("heads", [ROWS, width], &weights);
     let x: &'static [f32] = &INPUTS[14 * COLUMNS..];
-    // Products in single precision, sums in double precision and order.
-    let dot = |w: &[f32], x: &[f32]| w.iter().zip(x).fold(0f64, |sum, (w, x)| sum + f64::from(w * x)) as f32;
     let token = |x: &[f32]| -> Vec<f32> {
         let heads = x.chunks_exact(width).zip(weights.chunks_exact(ROWS * width));
         heads.flat_map(|(x, w)| w.chunks_exact(width).map(|w| dot(w, x)).collect::<Vec<f32>>()).collect()

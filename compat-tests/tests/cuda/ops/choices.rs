@@ -4,13 +4,11 @@ use trine::math::{EXP2_32, LOG_16};
 use trine::ops::experts::{Choosing, Gating, combine};
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::Emulated;
-use trine_cuda::program::{Matrix, ProgramError, Recorder, Span};
+use trine_cuda::program::{ProgramError, Recorder, Span};
 use trine_cuda::ptx::EXPERTS as TEXT;
-use trine_formats::types::TypeId;
 
 use super::experts::rule;
-use super::{Case, bytes};
-use crate::mistakes::with_mistake;
+use super::{Case, dot, matrices, shows};
 use crate::product::assert_same;
 
 #[test]
@@ -18,17 +16,8 @@ fn experts_by_the_token_have_the_weights_of_the_processor() {
     const EXPERTS: usize = 5;
     const USED: usize = 3;
     let mut rng = Rng::new(32);
-    let data: Vec<f32> = (0..EXPERTS * EXPERTS * EXPERTS).map(|_| 2.0 * rng.unit() - 1.0).collect();
-    let data: &'static [u8] = bytes(&data).leak();
-    let of_expert = |expert: usize| Matrix {
-        name: "experts",
-        ty: TypeId::F32,
-        rows: EXPERTS,
-        columns: EXPERTS,
-        data: &data[4 * expert * EXPERTS * EXPERTS..][..4 * EXPERTS * EXPERTS],
-        scale: 1.0,
-    };
-    let matrices: Vec<Matrix<'static>> = (0..EXPERTS).map(of_expert).collect();
+    let weights: Vec<f32> = (0..EXPERTS * EXPERTS * EXPERTS).map(|_| 2.0 * rng.unit() - 1.0).collect();
+    let matrices = matrices("experts", [EXPERTS, EXPERTS], &weights);
     static TABLE: [u32; EXPERTS * USED] = [4, 0, 2, 1, 3, 0, 0, 1, 2, 3, 2, 4, 2, 2, 1];
     // The last token's probabilities are next to nothing, and so is their sum.
     let x: Vec<f32> = (0..EXPERTS * EXPERTS).map(|i| if i < 20 { 6.0 * rng.unit() - 3.0 } else { -90.0 }).collect();
@@ -42,11 +31,9 @@ fn experts_by_the_token_have_the_weights_of_the_processor() {
             ..rule(EXPERTS, USED)
         };
         let choices = rule.choose(&[0, 1, 2, 3, 4], &mut x.to_vec());
-        let dot = |w: &[f32], x: &[f32]| w.iter().zip(x).fold(0f64, |sum, (w, x)| sum + f64::from(w * x)) as f32;
-        let floats: Vec<f32> = data.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
         let given = choices.iter().enumerate().flat_map(|(place, choice)| {
             let x = &x[place / USED * EXPERTS..][..EXPERTS];
-            let own = floats[choice.expert * EXPERTS * EXPERTS..].chunks_exact(EXPERTS).take(EXPERTS);
+            let own = weights[choice.expert * EXPERTS * EXPERTS..].chunks_exact(EXPERTS).take(EXPERTS);
             own.map(|w| dot(w, x)).collect::<Vec<f32>>()
         });
         let expected = combine(&given.collect::<Vec<f32>>(), &choices, USED, EXPERTS);
@@ -60,12 +47,8 @@ fn experts_by_the_token_have_the_weights_of_the_processor() {
         let case = Case::new(x, EXPERTS);
         assert_same(&case.run(record), &expected, "experts by the token");
         for [word, other] in [["mul.rn.f32", "add.rn.f32"], ["st.global.u32", "// "]] {
-            let mut device = Emulated::new().expect("PTX");
             let change = |t: &str| t.replace(word, other);
-            device.replace(TEXT.name, with_mistake(TEXT, "choose_by_token", change));
-            let found = case.run_on(device, record);
-            let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
-            assert!(found.map_or(true, |found| found.iter().zip(&*expected).any(differ)), "{word}");
+            assert!(shows((TEXT, "choose_by_token"), &change, &case, &expected, record), "{word}");
         }
     }
     let refused = Case::new(x, EXPERTS)
@@ -80,24 +63,13 @@ fn a_choice_that_is_given_goes_to_its_experts() {
     const ROWS: usize = 9;
     let mut rng = Rng::new(31);
     let weights: Vec<f32> = (0..EXPERTS * ROWS * WIDTH).map(|_| 2.0 * rng.unit() - 1.0).collect();
-    let data: &'static [u8] = bytes(&weights).leak();
-    let of_expert = |expert: usize| Matrix {
-        name: "experts",
-        ty: TypeId::F32,
-        rows: ROWS,
-        columns: WIDTH,
-        data: &data[4 * expert * ROWS * WIDTH..][..4 * ROWS * WIDTH],
-        scale: 1.0,
-    };
-    let matrices: Vec<Matrix<'static>> = (0..EXPERTS).map(of_expert).collect();
+    let matrices = matrices("experts", [ROWS, WIDTH], &weights);
     let numbers = [2, 0, 3, 3, 1, 0];
     let row = |expert: usize, rng: &mut Rng| {
         let x = (0..WIDTH).map(|_| rng.unit());
         std::iter::once(expert as f32).chain(x).collect::<Vec<f32>>()
     };
     let x: &'static [f32] = numbers.iter().flat_map(|&expert| row(expert, &mut rng)).collect::<Vec<f32>>().leak();
-    // Products in single precision, sums in double precision and order.
-    let dot = |w: &[f32], x: &[f32]| w.iter().zip(x).fold(0f64, |sum, (w, x)| sum + f64::from(w * x)) as f32;
     let expected: Vec<f32> = x
         .chunks_exact(1 + WIDTH)
         .flat_map(|row| {
@@ -117,11 +89,7 @@ fn a_choice_that_is_given_goes_to_its_experts() {
     let numbers = |t: &str| t.replacen("st.global", "// ", 1);
     let weights = |t: &str| t.rfind("st.global").map_or_else(String::new, |at| format!("{}// {}", &t[..at], &t[at..]));
     for (word, change) in [("numbers", &numbers as &dyn Fn(&str) -> String), ("weights", &weights)] {
-        let mut device = Emulated::new().expect("PTX");
-        device.replace(TEXT.name, with_mistake(TEXT, "take_choice", change));
-        let found = case.run_on(device, record);
-        let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
-        assert!(found.map_or(true, |found| found.iter().zip(&expected).any(differ)), "{word}");
+        assert!(shows((TEXT, "take_choice"), change, &case, &expected, record), "{word}");
     }
     let refused = case.run_on(Emulated::new().expect("PTX"), |r, x| r.take_choice(x, EXPERTS).map(|_| x));
     assert!(refused.expect_err("a refusal").to_string().contains("a choice of 9 of 4 experts"));

@@ -2,12 +2,11 @@
 
 use trine::math::{EXP2_32, expf, pexp};
 use trine_compat_tests::inputs::Rng;
-use trine_compat_tests::ptx::Emulated;
 use trine_cuda::program::{Heads, ProgramError, Recorder, Span};
 use trine_cuda::ptx::ATTENTION;
 use trine_formats::types::num::{f16_to_f32, f32_to_f16};
 
-use crate::mistakes::with_mistake;
+use super::{dot, shows};
 use crate::product::assert_same;
 
 /// Attention of some heads to the keys of the last positions and to compressed keys, by its definition.
@@ -19,7 +18,6 @@ fn compressed(
 ) -> Vec<f32> {
     let half = |x: &[f32]| x.iter().map(|&x| f16_to_f32(f32_to_f16(x))).collect::<Vec<f32>>();
     let (q, own, packed) = (half(q), half(own), half(packed));
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).fold(0f64, |sum, (a, b)| sum + f64::from(a * b)) as f32;
     let head = |position: usize, head: usize| {
         let begin = (position + 1).saturating_sub(window);
         let from = begin / 4 * 4;
@@ -77,18 +75,12 @@ fn compressed_keys_beside_a_window() {
         };
         let case = super::Case { results: HEADS * SIZE, ..super::Case::new(x, columns) };
         let what = format!("{tokens} tokens, a window of {window}, blocks of {ratio}");
-        let run = |device| case.run_on(device, record);
-        let found = run(Emulated::new().expect("PTX")).unwrap_or_else(|e| panic!("{what}: {e}"));
-        assert_same(&found, &expected, &what);
+        assert_same(&case.run(record), &expected, &what);
         if tokens != 23 {
             continue;
         }
-        let of = |change: &dyn Fn(&str) -> String| {
-            let mut device = Emulated::new().expect("PTX");
-            device.replace(ATTENTION.name, with_mistake(ATTENTION, "attend_compressed", change));
-            let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits();
-            run(device).map_or(true, |found| found.iter().zip(&expected).any(differ))
-        };
+        let of =
+            |change: &dyn Fn(&str) -> String| shows((ATTENTION, "attend_compressed"), change, &case, &expected, record);
         assert!(!of(&|t| format!("{t} ")), "no mistake");
         assert!(of(&|t| t.replace("bar.sync", "// ")), "no barriers");
         assert!(of(&|t| t.replace("add.rn.f64", "sub.rn.f64")), "differences");

@@ -8,8 +8,7 @@ use trine_compat_tests::ptx::Emulated;
 use trine_cuda::program::{ProgramError, Recorder, Span};
 use trine_cuda::ptx::{GATE, NORM, Text};
 
-use super::{Case, rows};
-use crate::mistakes::with_mistake;
+use super::{Case, rows, shows};
 use crate::product::assert_same;
 
 const COLUMNS: usize = 96;
@@ -135,12 +134,7 @@ fn functions_have_the_bits_of_the_processor_and_mistakes_are_found() {
         assert_same(&case.run(record), &expected, what);
         let few = Case { rows: &x[14 * COLUMNS..18 * COLUMNS], ..case };
         let expected = &expected[14 * COLUMNS..18 * COLUMNS];
-        let of = |change: &dyn Fn(&str) -> String| {
-            let mut device = Emulated::new().expect("PTX");
-            device.replace(text.name, with_mistake(text, kernel, change));
-            let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
-            few.run_on(device, record).map_or(true, |found| found.iter().zip(expected).any(differ))
-        };
+        let of = |change: &dyn Fn(&str) -> String| shows((text, kernel), change, &few, expected, record);
         assert!(!of(&|t| format!("{t} ")), "{what}: no mistake");
         assert!(of(&|t| t.replace("st.global.f32", "// ")), "{what}: nothing is written");
         let quotient = |t: &str| t.replace("div.rn.f32", "mul.rn.f32");

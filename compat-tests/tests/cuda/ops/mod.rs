@@ -17,8 +17,11 @@ mod recurrent;
 
 use trine_compat_tests::ptx::{Argument, Device, Emulated, Fault, Launch, Module, Report, Schedule};
 use trine_cuda::program::{Limits, Matrix, ProgramError, Recorder, Span};
+use trine_cuda::ptx::Text;
 use trine_cuda::run::{Host, Input, Part, Shared, Slot};
 use trine_formats::types::TypeId;
+
+use crate::mistakes::with_mistake;
 
 /// A recorded operation and the rows of floats that it is run on.
 struct Case<'a> {
@@ -110,6 +113,32 @@ fn launch(
 /// Little-endian bytes of floats.
 fn bytes(x: &[f32]) -> Vec<u8> {
     x.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Matrices of floats that lie one behind the other in `weights`.
+fn matrices(name: &'static str, [rows, columns]: [usize; 2], weights: &[f32]) -> Vec<Matrix<'static>> {
+    let data: &'static [u8] = bytes(weights).leak();
+    let matrix = |data| Matrix { name, ty: TypeId::F32, rows, columns, data, scale: 1.0 };
+    data.chunks_exact(4 * rows * columns).map(matrix).collect()
+}
+
+/// The product of a row of floats and activations: products in single precision, sums in double precision and order.
+fn dot(w: &[f32], x: &[f32]) -> f32 {
+    w.iter().zip(x).fold(0f64, |sum, (w, x)| sum + f64::from(w * x)) as f32
+}
+
+/// True if a mistake in a kernel shows in the rows of a case.
+fn shows<'a>(
+    (text, kernel): (Text, &str),
+    change: &dyn Fn(&str) -> String,
+    case: &Case<'a>,
+    expected: &[f32],
+    record: impl Fn(&mut Recorder<'a>, Span) -> Result<Span, ProgramError>,
+) -> bool {
+    let mut device = Emulated::new().expect("PTX");
+    device.replace(text.name, with_mistake(text, kernel, change));
+    let differ = |(a, b): (&f32, &f32)| a.to_bits() != b.to_bits() && !(a.is_nan() && b.is_nan());
+    case.run_on(device, record).map_or(true, |found| found.iter().zip(expected).any(differ))
 }
 
 /// Rows that hurt: zeros, equal values, values of any size and numbers that are none.

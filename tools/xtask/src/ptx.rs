@@ -4,8 +4,9 @@
 //! that a test finds PTX that is older than its source without any compiler. The texts themselves lie beside it without
 //! comments, compressed: a tenth of their size.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,7 +33,7 @@ const VERSION: &str = "7.4";
 /// Every generation that the PTX has to assemble for.
 const TARGETS: &[&str] = &["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
 
-/// Compiles all kernels into `src/cuda/ptx`.
+/// Compiles the kernels that have changed into `src/cuda/ptx`.
 pub fn run() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("the repository's root")?;
     let tools = tools(&root.join("target/cuda-wheels"))?;
@@ -48,17 +49,22 @@ pub fn run() -> Result<()> {
     for source in &sources {
         manifest += &format!("source {} {}\n", name(source)?, sha256(&fs::read(source)?));
     }
+    let last = Last::read(&folder.join("ptx/MANIFEST"), &manifest)?;
     // A second place for the sources: what depends on the folder shows there.
-    let elsewhere = tools.join("elsewhere");
-    fs::create_dir_all(&elsewhere)?;
+    let second = tools.join("second");
+    fs::create_dir_all(&second)?;
     for source in &sources {
-        fs::copy(source, elsewhere.join(name(source)?))?;
+        fs::copy(source, second.join(name(source)?))?;
     }
     fs::create_dir_all(folder.join("ptx"))?;
     for source in sources.iter().filter(|s| s.extension().is_some_and(|e| e == "cu")) {
+        if let Some(part) = last.part(source)? {
+            manifest += part;
+            continue;
+        }
         let target = tools.join(name(source)?).with_extension("ptx");
         let text = compile(&tools, source)?;
-        let again = compile(&tools, &elsewhere.join(name(source)?))?;
+        let again = compile(&tools, &second.join(name(source)?))?;
         ensure!(text == again, "{}: another folder gives other PTX", source.display());
         fs::write(&target, &text)?;
         let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
@@ -71,6 +77,54 @@ pub fn run() -> Result<()> {
     }
     fs::write(folder.join("ptx/MANIFEST"), manifest)?;
     Ok(())
+}
+
+/// The manifest of the run before.
+struct Last {
+    text: String,
+    /// True if the compiler and its flags are those of today.
+    same: bool,
+    /// The lines of sources that are as they were.
+    kept: BTreeSet<String>,
+}
+
+impl Last {
+    /// The manifest at `path`; `now` is the head of the new one: flags, version, wheels and sources.
+    fn read(path: &Path, now: &str) -> Result<Last> {
+        let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
+        let head = |text: &str| -> Vec<String> {
+            text.lines().take_while(|line| !line.starts_with("source ")).map(str::to_owned).collect()
+        };
+        let lines: BTreeSet<&str> = text.lines().collect();
+        let kept = now.lines().filter(|line| lines.contains(line)).map(str::to_owned).collect();
+        Ok(Last { same: head(&text) == head(now), kept, text })
+    }
+
+    /// The lines of a source's PTX, where neither it, nor what it includes, nor the PTX has changed since.
+    fn part(&self, source: &Path) -> Result<Option<&str>> {
+        let mut files = vec![source.to_owned()];
+        let mut at = 0;
+        while let Some(file) = files.get(at) {
+            let text = fs::read(file)?;
+            if !self.same || !self.kept.contains(&format!("source {} {}", name(file)?, sha256(&text))) {
+                return Ok(None);
+            }
+            for line in String::from_utf8(text)?.lines() {
+                let included = line.strip_prefix("#include \"").and_then(|rest| rest.split('"').next());
+                let included = included.map(|included| source.with_file_name(included));
+                files.extend(included.filter(|included| !files.contains(included)));
+            }
+            at += 1;
+        }
+        let Ok(packed) = fs::File::open(packed_at(name(source)?)) else { return Ok(None) };
+        let mut ptx = String::new();
+        DeflateDecoder::new(packed).read_to_string(&mut ptx)?;
+        let line = format!("ptx {} {}\n", name(&source.with_extension("ptx"))?, sha256(ptx.as_bytes()));
+        let Some((_, rest)) = self.text.split_once(&line) else { return Ok(None) };
+        let begin = self.text.len() - rest.len() - line.len();
+        let lines = line.len() + rest.find("\nptx ").map_or(rest.len(), |end| end + 1);
+        Ok(Some(&self.text[begin..begin + lines]))
+    }
 }
 
 /// Prints a text by its name, such as `decode`.

@@ -2,6 +2,7 @@
 //! behind a scale and perhaps a minimum: Q4_0, Q4_1, Q5_0 and Q5_1; and of the nibbles that stand for levels in a
 //! table: IQ4_NL and MXFP4.
 
+use super::integers::{Coding, IntegerForm, Sums};
 use super::lanes::Simd;
 use super::num::{c_int, f16_at, inverse, min_max, put_f16, signed_extreme};
 use super::weighted::Row;
@@ -147,6 +148,24 @@ pub(super) fn encode_affine<S: Simd, C: Codes, const BYTES: usize>(
         put_f16(b, 2, min);
         C::pack(&x.map(|v| code(c_int((v - min) * id + 0.5))), &mut b[4..]);
     }
+}
+
+/// Q4_1 as integers.
+pub(super) const Q4_1: IntegerForm = affine::<Nibbles>();
+/// Q5_1 as integers.
+pub(super) const Q5_1: IntegerForm = affine::<Fifths>();
+/// Q5_0 as integers.
+pub(super) const Q5_0: IntegerForm =
+    IntegerForm::new(BLOCK, Coding::Even { lowest: -16, count: 32 }, Sums::Blocks, |_, block, to| {
+        to.set(&Fifths::unpack(&block[2..]).map(|code| code - Fifths::ZERO), f16_at(block, 0));
+    });
+
+const fn affine<C: Codes>() -> IntegerForm {
+    let coding = Coding::Even { lowest: 0, count: C::TOP as u8 + 1 };
+    IntegerForm::new(BLOCK, coding, Sums::Shifted, |_, block, to| {
+        to.set(&C::unpack(&block[4..]), f16_at(block, 0));
+        to.minimum = f16_at(block, 2);
+    })
 }
 
 /// Per block `acc += block_step(isum, dw, dx)`: `isum` is the sum of the products of codes around zero and quants.

@@ -14,6 +14,7 @@ use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_cod
 use super::grid::{whole, whole_mut};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::lanes::{Portable, Simd};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_to_f32, f32_to_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
@@ -86,6 +87,18 @@ fn place(cells: &[Cell], block: &mut [u8]) {
         *nibbles = *nibbles & !(7 << at) | ((point >> 8) as u8) << at;
     }
 }
+
+/// Points in eighths, moved by one.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(SIZE, Coding::Table(&codebook::EIGHTHS), Sums::Whole { unit: SHIFT, last: 1.0 }, |_, block, to| {
+        let block: &[u8; BYTES] = whole(block);
+        for (l, levels) in to.levels.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let (point, down) = point(block, l);
+            *levels = codebook::IQ1[usize::from(point)].map(|p| 8 * p + if down { -1 } else { 1 });
+        }
+        to.scales = std::array::from_fn(|g| steps(block, g) as i8);
+        to.d = [scale(block); 4];
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

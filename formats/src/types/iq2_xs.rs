@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use super::cells::{Book, Cell, Cells, GroupScales, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, with_even_sign};
 use super::grid::whole_mut;
+use super::integers::IntegerForm;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -50,6 +51,9 @@ fn place(cells: &[Cell], block: &mut [u8]) {
         *code = (cell.points[0] | u16::from(cell.signs & 0x7F) << 9).to_le_bytes();
     }
 }
+
+/// Points with signs.
+pub(super) const INTEGERS: IntegerForm = codebook::integers::<Iq2Xs, 8, GROUPS, BYTES>(&codebook::IQ2_SIGNED);
 
 /// The parts of the type's codec.
 pub(super) struct Iq2Xs;

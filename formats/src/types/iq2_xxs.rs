@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use super::cells::{Book, Cell, Cells, GroupScales, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids, scale_code, with_even_sign};
 use super::grid::whole_mut;
+use super::integers::IntegerForm;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -48,6 +49,9 @@ fn place(cells: &[Cell], block: &mut [u8]) {
         codebook::place_even_signs(cells, whole_mut(word));
     }
 }
+
+/// Points with signs.
+pub(super) const INTEGERS: IntegerForm = codebook::integers::<Iq2Xxs, 8, GROUPS, BYTES>(&codebook::IQ2_SIGNED);
 
 /// The parts of the type's codec.
 pub(super) struct Iq2Xxs;

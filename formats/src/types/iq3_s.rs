@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use super::cells::{Book, Cell, Cells, GroupScales, Signs};
 use super::codebook::{self, Again, BlockFit, Codebook, Kind, Points, Unpacked, grids};
 use super::grid::whole_mut;
+use super::integers::IntegerForm;
 use super::k_block::BLOCK;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -60,6 +61,9 @@ fn place(cells: &[Cell], block: &mut [u8]) {
         block[SIGNS + l] = cell.signs;
     }
 }
+
+/// Points with signs.
+pub(super) const INTEGERS: IntegerForm = codebook::integers::<Iq3S, 4, GROUPS, BYTES>(&codebook::IQ3_S_SIGNED);
 
 /// The parts of the type's codec.
 pub(super) struct Iq3S;

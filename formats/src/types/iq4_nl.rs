@@ -10,6 +10,7 @@
 
 use super::block32::{self, BLOCK, Codes, Nibbles, put_codes};
 use super::grid::{Grid, Levels, scale_first, whole};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, inverse, put_f16, signed_extreme};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -43,6 +44,12 @@ pub(super) const GRID: Grid = Grid {
     steps: scale_first,
     place: |codes, block| Nibbles::pack(whole(codes), &mut block[2..]),
 };
+
+/// Levels of a table.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(BLOCK, Coding::Table(&LEVELS), Sums::Blocks, |_, block, to| {
+        to.set(&block32::levels(&block[2..], &LEVELS), f16_at(block, 0));
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {

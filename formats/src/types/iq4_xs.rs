@@ -12,6 +12,7 @@ use super::block32::{self, Codes, Nibbles, put_codes};
 use super::grid::{Grid, Levels, Multiples, multiples_of, whole, without_minima};
 use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
 use super::k_block::{self, BLOCK};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
@@ -89,6 +90,14 @@ fn unpack_levels(block: &[u8; BYTES]) -> [[i8; SIZE]; GROUPS] {
     let nibbles = block[CODES..].as_chunks::<16>().0;
     std::array::from_fn(|g| block32::levels(&nibbles[g], &LEVELS))
 }
+
+/// Levels of a table in groups.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(SIZE, Coding::Table(&LEVELS), Sums::Groups, |_, block, to| {
+        let block = whole(block);
+        to.set(unpack_levels(block).as_flattened(), f16_at(block, 0));
+        to.set_scales(&unpack_scales(block));
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

@@ -11,6 +11,7 @@
 //! ```
 
 use super::grid::{Multiples, Step};
+use super::integers::{Coding, IntegerForm, Integers, Sums};
 use super::k_block::{self, BLOCK, SuperBlocks, sums_of_squares};
 use super::lanes::{LANES, Simd, Vector};
 use super::num::{f16_at, nearest_int, put_f16};
@@ -317,6 +318,22 @@ pub(super) fn encode_on<S: Simd, const BYTES: usize>(
                 None => definition(x, batch.importance.map(|w| &w[b][..]), block),
             }
         }
+    }
+}
+
+/// A type as integers, with so many codes.
+pub(super) const fn integers(count: u8, read: fn(f32, &[u8], &mut Integers)) -> IntegerForm {
+    IntegerForm::new(GROUP, Coding::Even { lowest: 0, count }, Sums::ChainsAndMinima, read)
+}
+
+/// A block with these codes as integers.
+pub(super) fn take_apart(block: &[u8], codes: &[u8; BLOCK], to: &mut Integers) {
+    let (scales, mins) = unpack_scales(&block[SCALES..HEADER]);
+    to.set(codes, f16_at(block, D));
+    to.set_scales(&scales);
+    to.minimum = f16_at(block, DMIN);
+    for (to, min) in to.minima.iter_mut().zip(mins) {
+        *to = min as i8;
     }
 }
 

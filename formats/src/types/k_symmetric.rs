@@ -1,5 +1,6 @@
 //! Common parts of Q3_K and Q6_K: signed codes in groups of 16, each with a signed scale, under the scale of the block.
 
+use super::integers::{Coding, IntegerForm, Integers, Sums};
 use super::k_block::{BLOCK, decode_blocks, lane_sums};
 use super::q8_k;
 
@@ -36,4 +37,15 @@ pub(super) fn dot<const BYTES: usize>(w: &[u8], act: &[u8], unpack: impl Fn(&[u8
         }
     }
     lanes.iter().fold(0.0, |sum, lane| sum + lane)
+}
+
+/// A type as integers, with this lowest of so many codes.
+pub(super) const fn integers(lowest: i8, count: u8, read: fn(f32, &[u8], &mut Integers)) -> IntegerForm {
+    IntegerForm::new(SIXTEEN, Coding::Even { lowest, count }, Sums::Chains, read)
+}
+
+/// The parts of a block as integers.
+pub(super) fn take_apart((d, scales, codes): Symmetric, to: &mut Integers) {
+    to.set(&codes, d);
+    to.set_scales(&scales);
 }

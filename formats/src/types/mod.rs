@@ -18,6 +18,7 @@ mod field;
 pub mod grid;
 pub mod i2_s;
 pub mod ik;
+pub mod integers;
 mod iq1_m;
 mod iq1_s;
 mod iq2_s;
@@ -209,6 +210,42 @@ impl TypeId {
             TypeId::IQ3_XXS => &iq3_xxs::CELLS,
             TypeId::IQ3_S => &iq3_s::CELLS,
             _ => return None,
+        })
+    }
+
+    /// The type as integers; `None` for floats, for types with formulas of their own and for those whose codes have one
+    /// scale for the whole tensor.
+    pub fn integers(self) -> Option<&'static integers::IntegerForm> {
+        Some(match self {
+            TypeId::Q8_0 => &q8_0::INTEGERS,
+            TypeId::Q4_1 => &block32::Q4_1,
+            TypeId::Q5_0 => &block32::Q5_0,
+            TypeId::Q5_1 => &block32::Q5_1,
+            TypeId::IQ4_NL => &iq4_nl::INTEGERS,
+            TypeId::MXFP4 => &mxfp4::INTEGERS,
+            TypeId::NVFP4 => &nvfp4::INTEGERS,
+            TypeId::Q1_0 => &q1_0::INTEGERS,
+            TypeId::Q2_0 | TypeId::PQ2_0 | TypeId::Q2_0_G128 => &q2_0::INTEGERS,
+            TypeId::PTQ1_0 => &tq1_0::NARROW_INTEGERS,
+            TypeId::TQ1_0 => &tq1_0::INTEGERS,
+            TypeId::TQ2_0 => &tq2_0::INTEGERS,
+            TypeId::STQ1_0 | TypeId::STQ1_0_43 => &stq1_0::INTEGERS,
+            TypeId::STQ1_0_CONTIGUOUS => &stq1_0::CONTIGUOUS_INTEGERS,
+            TypeId::Q2_K => &q2_k::INTEGERS,
+            TypeId::Q3_K => &q3_k::INTEGERS,
+            TypeId::Q4_K => &q4_k::INTEGERS,
+            TypeId::Q5_K => &q5_k::INTEGERS,
+            TypeId::Q6_K => &q6_k::INTEGERS,
+            TypeId::IQ1_S => &iq1_s::INTEGERS,
+            TypeId::IQ1_M => &iq1_m::INTEGERS,
+            TypeId::IQ2_XXS => &iq2_xxs::INTEGERS,
+            TypeId::IQ2_XS => &iq2_xs::INTEGERS,
+            TypeId::IQ2_S => &iq2_s::INTEGERS,
+            TypeId::IQ3_XXS => &iq3_xxs::INTEGERS,
+            TypeId::IQ3_S => &iq3_s::INTEGERS,
+            TypeId::IQ4_XS => &iq4_xs::INTEGERS,
+            TypeId::FV5B => &private::FV5B_INTEGERS,
+            _ => return ik::integers(self),
         })
     }
 

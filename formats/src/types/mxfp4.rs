@@ -13,6 +13,7 @@
 
 use super::block32::{self, BLOCK, Codes, Nibbles, put_codes};
 use super::grid::{Grid, Levels, Step, whole};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::largest_magnitude;
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -55,6 +56,12 @@ pub(super) const GRID: Grid = Grid {
 fn half_scale(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { u32::from(e - 1) << 23 })
 }
+
+/// Levels of a table under powers of two.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(BLOCK, Coding::Table(&LEVELS), Sums::Blocks, |_, block, to| {
+        to.set(&block32::levels(&block[1..], &LEVELS), half_scale(block[0]));
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {

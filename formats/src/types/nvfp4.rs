@@ -12,6 +12,7 @@
 
 use super::grid::{Grid, Levels, Step};
 use super::mxfp4::{ASCENDING, LEVELS, code_of, nearest_code};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::largest_magnitude;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
@@ -81,6 +82,17 @@ fn to_e4m3(x: f32) -> u8 {
     let rounded = ((exponent as u32) << 3 | (bits >> 20 & 7)) + (bits >> 19 & 1);
     if rounded < LARGEST_BINADE { rounded as u8 } else { 0x7E }
 }
+
+/// Levels of a table, a float for each group.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(SIZE, Coding::Table(&LEVELS), Sums::Blocks, |_, block, to| {
+        for (levels, codes) in to.levels.as_chunks_mut::<SIZE>().0.iter_mut().zip(block[GROUPS..].as_chunks::<HALF>().0) {
+            for (j, q) in codes.iter().enumerate() {
+                (levels[j], levels[j + HALF]) = (LEVELS[usize::from(q & 15)], LEVELS[usize::from(q >> 4)]);
+            }
+        }
+        to.d = std::array::from_fn(|g| half_scale(block[g]));
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     let blocks = row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0);

@@ -16,6 +16,7 @@
 //!
 //! No source gives an order of sums for them; those here are trine's own.
 
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::bf16_to_f32;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0, q8_k};
 
@@ -66,6 +67,11 @@ pub const FV5B: TypeInfo = TypeInfo {
 };
 const FV5B_BYTES: usize = 260;
 const _: () = assert!(FV5B_BYTES == size_of::<f32>() + 256);
+
+/// FV5B as integers.
+pub(super) const FV5B_INTEGERS: IntegerForm = IntegerForm::new(256, Coding::Bytes, Sums::WHOLE, |_, block, to| {
+    to.set(&std::array::from_fn::<_, 256, _>(|j| block[4 + j] as i8), f32_at(block, 0));
+});
 
 fn f32_at(block: &[u8], at: usize) -> f32 {
     f32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])

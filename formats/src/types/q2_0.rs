@@ -11,6 +11,7 @@
 //! PrismML's fork of llama.cpp has the same with groups of 128 ([`PQ2_0`]).
 
 use super::grid::{Grid, Levels, scale_first};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, inverse, largest_magnitude, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
@@ -65,6 +66,15 @@ pub(super) fn place(codes: &[u8], block: &mut [u8]) {
 fn level(byte: u8, k: usize) -> i32 {
     i32::from(byte >> (2 * k) & 3) - 1
 }
+
+/// Codes in order.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(32, Coding::Even { lowest: -1, count: 4 }, Sums::Nested, |_, block, to| {
+        for (to, byte) in to.levels.as_chunks_mut::<4>().0.iter_mut().zip(&block[2..]) {
+            *to = std::array::from_fn(|k| level(*byte, k) as i8);
+        }
+        to.d = [f16_at(block, 0); 4];
+    });
 
 fn decode<const BLOCK: usize, const BYTES: usize>(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {

@@ -11,6 +11,7 @@
 use super::grid::{Grid, Levels, Multiples, Step, whole};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::lanes::{LANES, Portable, Simd, Vector};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
 use super::search::{AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums};
@@ -79,6 +80,15 @@ pub(super) const MULTIPLES: Multiples = Multiples {
         }
     },
 };
+
+/// Codes in groups with minima.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(GROUP, Coding::Even { lowest: 0, count: TOP as u8 + 1 }, Sums::Minima, |_, block, to| {
+        to.set(&unpack_2bit(&block[QS..D]), f16_at(block, D));
+        to.scales = std::array::from_fn(|g| (block[g] & 15) as i8);
+        to.minima = std::array::from_fn(|g| (block[g] >> 4) as i8);
+        to.minimum = f16_at(block, DMIN);
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

@@ -14,6 +14,7 @@ use super::grid::{Grid, Levels, Multiples, multiples_of, whole, without_minima};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
+use super::integers::IntegerForm;
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::search::{DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums};
 use super::{Field, Format, Part, TypeId, TypeInfo};
@@ -106,6 +107,11 @@ fn unpack_codes(block: &[u8; BYTES]) -> [i8; BLOCK] {
 fn unpack(block: &[u8; BYTES]) -> Symmetric {
     (f16_at(block, D), unpack_scales(&block[SCALES..D]), unpack_codes(block))
 }
+
+/// Signed codes in groups.
+pub(super) const INTEGERS: IntegerForm = k_symmetric::integers(-HALF as i8, 2 * HALF as u8, |_, block, to| {
+    k_symmetric::take_apart(unpack(whole(block)), to);
+});
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_symmetric::decode(row, out, unpack);

@@ -8,6 +8,7 @@
 //! ```
 
 use super::grid::{Grid, Levels, whole};
+use super::integers::IntegerForm;
 use super::k_affine::{self, GROUP, HEADER, Search};
 use super::k_block::{self, BLOCK};
 use super::lanes::{Portable, Simd};
@@ -69,6 +70,11 @@ pub(super) fn pack_nibbles(codes: &[u8; BLOCK], qs: &mut [u8]) {
         }
     }
 }
+
+/// Codes in groups with minima.
+pub(super) const INTEGERS: IntegerForm = k_affine::integers(16, |_, block, to| {
+    k_affine::take_apart(block, &unpack_nibbles(&block[HEADER..]), to);
+});
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

@@ -9,6 +9,7 @@
 //! ```
 
 use super::grid::{Grid, Levels, whole, whole_mut};
+use super::integers::IntegerForm;
 use super::k_affine::{self, GROUP, HEADER, Search};
 use super::k_block::{self, BLOCK};
 use super::lanes::{Portable, Simd};
@@ -73,6 +74,11 @@ fn pack_codes(codes: &[u8; BLOCK], block: &mut [u8; BYTES]) {
     block[HEADER..QS].copy_from_slice(&high);
     pack_nibbles(codes, &mut block[QS..]);
 }
+
+/// Codes in groups with minima.
+pub(super) const INTEGERS: IntegerForm = k_affine::integers(32, |_, block, to| {
+    k_affine::take_apart(block, &unpack_codes(whole(block)), to);
+});
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

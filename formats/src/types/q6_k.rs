@@ -13,6 +13,7 @@ use super::grid::{Grid, Levels, Multiples, multiples_of, whole, whole_mut, witho
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{Portable, Simd};
+use super::integers::IntegerForm;
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::search::{GROUP_EPS, SymmetricFit, fit_symmetric, side_by_side};
 use super::{Field, Format, Part, TypeId, TypeInfo};
@@ -104,6 +105,11 @@ fn unpack_scales(block: &[u8; BYTES]) -> [i32; GROUPS] {
 fn unpack(block: &[u8; BYTES]) -> Symmetric {
     (f16_at(block, D), unpack_scales(block), unpack_codes(block))
 }
+
+/// Signed codes in groups.
+pub(super) const INTEGERS: IntegerForm = k_symmetric::integers(-HALF as i8, 2 * HALF as u8, |_, block, to| {
+    k_symmetric::take_apart(unpack(whole(block)), to);
+});
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_symmetric::decode(row, out, unpack);

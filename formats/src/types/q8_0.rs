@@ -9,6 +9,7 @@
 //! ```
 
 use super::grid::{Grid, Levels, scale_first, whole};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{amax, c_int, f16_at, inverse, put_f16, round_half_away, round_small};
 use super::{Field, Format, Part, TypeId, TypeInfo};
 
@@ -60,6 +61,11 @@ pub(super) fn scale(block: &Block) -> f32 {
 pub(super) fn quant(block: &Block, j: usize) -> i32 {
     i32::from(block[2 + j] as i8)
 }
+
+/// Bytes.
+pub(super) const INTEGERS: IntegerForm = IntegerForm::new(BLOCK, Coding::Bytes, Sums::Blocks, |_, block, to| {
+    to.set(&std::array::from_fn::<_, BLOCK, _>(|j| block[2 + j] as i8), f16_at(block, 0));
+});
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in blocks(row).iter().zip(out.as_chunks_mut::<BLOCK>().0) {

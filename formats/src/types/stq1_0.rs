@@ -16,6 +16,8 @@
 //! Files have it under the number 42 or, of Hy4, 43 ([`TypeId::STQ1_0_43`]). Every bit pattern stands for a group. The first version of the type, under the same numbers, had weight `4 g + p`
 //! there ([`CONTIGUOUS`]). Nothing in a file tells the two apart, and no published file is known to be of the first.
 
+use super::grid::whole;
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, largest_magnitude, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k, tq2_0};
 
@@ -97,6 +99,17 @@ pub fn to_tq2_0<const CONTIGUOUS: bool>(block: &[u8; BYTES]) -> [u8; tq2_0::BYTE
     }
     out[tq2_0::CODES..].copy_from_slice(&block[SCALE..]);
     out
+}
+
+/// Codes of four at a time.
+pub(super) const INTEGERS: IntegerForm = integers::<false>();
+/// Those of the first version.
+pub(super) const CONTIGUOUS_INTEGERS: IntegerForm = integers::<true>();
+
+const fn integers<const CONTIGUOUS: bool>() -> IntegerForm {
+    IntegerForm::new(BLOCK, Coding::Even { lowest: -1, count: 3 }, Sums::WHOLE, |_, block, to| {
+        to.set(&codes::<CONTIGUOUS>(whole(block)), f16_at(block, SCALE));
+    })
 }
 
 fn decode<const CONTIGUOUS: bool>(row: &[u8], out: &mut [f32]) {

@@ -19,6 +19,7 @@
 //! 0..80, of 8 bytes with 80..120, of 2 bytes with four trits each for the last 8 weights, and the scale.
 
 use super::grid::{Grid, Levels, scale_last};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, put_f16};
 use super::tq2_0::{self, codes};
 use super::{Field, Format, Part, TypeId, TypeInfo, q2_0, q8_0, q8_k};
@@ -125,6 +126,20 @@ pub fn to_pq2_0(block: &[u8; NARROW_BYTES]) -> [u8; q2_0::WIDE_BYTES] {
     });
     out
 }
+
+/// Trits.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(BLOCK, Coding::Even { lowest: -1, count: 3 }, Sums::WHOLE, |_, block, to| {
+        for_each_code(GROUPS, block, |e, code| to.levels[e] = code as i8 - 1);
+        to.d = [f16_at(block, SCALE_AT); 4];
+    });
+
+/// Those of PTQ1_0.
+pub(super) const NARROW_INTEGERS: IntegerForm =
+    IntegerForm::new(32, Coding::Even { lowest: -1, count: 3 }, Sums::Nested, |_, block, to| {
+        for_each_code(NARROW_GROUPS, block, |e, code| to.levels[e] = code as i8 - 1);
+        to.d = [f16_at(block, NARROW_SCALE_AT); 4];
+    });
 
 /// Decodes blocks that end with their scale.
 fn decode<const BLOCK: usize, const BYTES: usize>(groups: Groups, blocks: &[[u8; BYTES]], out: &mut [[f32; BLOCK]]) {

@@ -14,6 +14,7 @@
 //! Code 3 is never written; it decodes to `2 * d`, here as in every ggml kernel.
 
 use super::grid::{Grid, Levels, scale_last, whole};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{amax, f16_at, inverse, lround_low32, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
@@ -42,6 +43,15 @@ pub(super) const GRID: Grid = Grid {
     steps: scale_last,
     place: |codes, block| pack(whole(codes), block),
 };
+
+/// Codes around one.
+pub(super) const INTEGERS: IntegerForm =
+    IntegerForm::new(BLOCK, Coding::Even { lowest: -1, count: 4 }, Sums::WHOLE, |_, block, to| {
+        for (e, level) in to.levels.iter_mut().enumerate() {
+            *level = (block[PLANE * (e / 128) + e % PLANE] >> (2 * (e / PLANE % 4)) & 3) as i8 - 1;
+        }
+        to.d = [f16_at(block, CODES); 4];
+    });
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {

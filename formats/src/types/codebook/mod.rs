@@ -14,7 +14,7 @@ mod thirds;
 
 pub(super) use fit::{Again, BlockFit, Kind, scale_code};
 pub(super) use neighbours::Codebook;
-pub(super) use points::{Points, encode, encode_on, info, steps};
+pub(super) use points::{Points, encode, encode_on, info, integers, steps};
 pub(super) use signs::place_even_signs;
 pub use signs::with_even_sign;
 pub(super) use thirds::{Placed, Split, TernaryCodebook, ascending, ternary_codebook};
@@ -42,6 +42,23 @@ pub static IQ1: [[i8; 8]; 2048] = points(&grids::IQ1, &IQ1_LEVELS);
 pub static IQ3_XXS: [[i8; 4]; 256] = points(&grids::IQ3_XXS, &IQ3_XXS_LEVELS);
 /// The points of IQ3_S as weights, in steps.
 pub static IQ3_S: [[i8; 4]; 512] = points(&grids::IQ3_S, &IQ3_S_LEVELS);
+
+/// The levels of weights: magnitudes, and the same negative.
+pub(super) static IQ2_SIGNED: [i8; 8] = with_signs(IQ2_LEVELS);
+pub(super) static IQ3_XXS_SIGNED: [i8; 16] = with_signs(IQ3_XXS_LEVELS);
+pub(super) static IQ3_S_SIGNED: [i8; 16] = with_signs(IQ3_S_LEVELS);
+/// Those of the IQ1 family in eighths, moved by one.
+pub(super) static EIGHTHS: [i8; 6] = [-9, -7, -1, 1, 7, 9];
+
+const fn with_signs<const N: usize, const TWICE: usize>(magnitudes: [i8; N]) -> [i8; TWICE] {
+    let mut levels = [0; TWICE];
+    let mut i = 0;
+    while i < TWICE {
+        levels[i] = if i < N { magnitudes[i] } else { -magnitudes[i % N] };
+        i += 1;
+    }
+    levels
+}
 
 /// Bits of a code in a codebook of points with `coordinates` coordinates.
 const fn code_bits(coordinates: usize) -> usize {

@@ -4,6 +4,7 @@ use super::Unpacked;
 use super::fit::{BlockFit, Kind, fit_block};
 use crate::types::cells::{CELL, CellStep};
 use crate::types::grid::whole;
+use crate::types::integers::{Coding, IntegerForm, Sums};
 use crate::types::k_block::{self, BLOCK, SuperBlocks, lane_sums};
 use crate::types::lanes::{Portable, Simd};
 use crate::types::num::f16_at;
@@ -104,6 +105,24 @@ fn dot_ref<T: Points<N, GROUPS, BYTES>, const N: usize, const GROUPS: usize, con
         acc += d * sums.iter().sum::<i32>() as f32;
     }
     T::UNIT * acc
+}
+
+/// A type as integers, whose weights have these levels.
+pub(in crate::types) const fn integers<
+    T: Points<N, GROUPS, BYTES>,
+    const N: usize,
+    const GROUPS: usize,
+    const BYTES: usize,
+>(
+    levels: &'static [i8],
+) -> IntegerForm {
+    let sums = Sums::Whole { unit: 1.0, last: T::UNIT };
+    IntegerForm::new(BLOCK / GROUPS, Coding::Table(levels), sums, |_, block, to| {
+        let block = whole(block);
+        let Unpacked { weights, scales } = T::unpack(block);
+        to.set(&weights, f16_at(block, 0));
+        to.set_scales(&scales.map(|s| 2 * s + 1));
+    })
 }
 
 /// The encoder of a type on an instruction set.

@@ -21,6 +21,7 @@ mod bn;
 mod encode;
 mod fit;
 mod forms;
+mod integers;
 mod levels;
 mod narrow;
 mod places;
@@ -28,6 +29,7 @@ mod trellis;
 
 pub use encode::by_importance;
 pub use forms::{BlockFormat, IQ2, IQ3, IQ4, IQ5, form};
+pub(super) use integers::integers;
 pub(super) use places::grids;
 
 use self::forms::scale_of;

@@ -1,5 +1,7 @@
 //! Random inputs with fixed seeds: rows of floats of many kinds, and raw bytes.
 
+use trine_formats::types::{Format, Part, TypeInfo};
+
 /// SplitMix64 (Steele, Lea and Flood 2014): small, seedable, good enough to draw test inputs.
 #[derive(Clone)]
 pub struct Rng(u64);
@@ -188,4 +190,37 @@ pub fn importance(rng: &mut Rng, columns: usize) -> Vec<f32> {
         _ => out.fill_with(|| rng.unit() + 1e-3),
     }
     out
+}
+
+/// Gives the floats of a row of random bytes exponents below that of one, and of one where they have no mantissa: sums
+/// of its products are numbers.
+///
+/// # Panics
+/// The row has not the bytes before its blocks that its type has.
+pub fn tame(info: &TypeInfo, row: &mut [u8]) {
+    let (head, blocks) = row.split_at_mut(info.head);
+    let last = |bytes: &mut [u8], keep: u8, set: u8| {
+        if let Some(byte) = bytes.last_mut() {
+            *byte = *byte & keep | set;
+        }
+    };
+    match info.row_scale() {
+        None => {}
+        Some(Format::F16) => last(head, 0xbb, 0),
+        Some(_) => last(&mut head[..4], 0x80, 0x3c),
+    }
+    for block in blocks.chunks_exact_mut(info.bytes) {
+        for field in info.fields.iter().filter(|f| matches!(f.part, Part::Scale | Part::Min | Part::Value)) {
+            let at = &mut block[field.at..];
+            match field.format {
+                Format::F16 => last(&mut at[..2], 0xbb, 0),
+                Format::Bf16 => last(&mut at[..2], 0x80, 0x3c),
+                Format::F32 => last(&mut at[..4], 0x80, 0x3c),
+                Format::E8m0 => last(&mut at[..1], 7, 120),
+                // The nibbles of a half float are the upper ones of four words.
+                Format::F16Nibbles => last(&mut at[..8], 0xbf, 0),
+                _ => {}
+            }
+        }
+    }
 }

@@ -7,7 +7,8 @@ use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
-use crate::ptx::{CHAINS, CHOSEN, DECODE, PREFILL, TERNARY, Text};
+use crate::pack::integers::IntegerLayout;
+use crate::ptx::{CHAINS, CHOSEN, DECODE, INTEGERS, INTEGERS_MANY, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
 const ENOUGH_WARPS: usize = 2112;
@@ -21,6 +22,8 @@ const MOST_BLOCKS: usize = 65535;
 const FEW: usize = 16;
 /// Rows and tokens of a block of threads of the kernels for many tokens, its threads, and its shared memory.
 const MANY: (usize, usize, u32, u32) = (64, 64, 256, 49152);
+/// The same of the kernels of types that are integers.
+const MANY_INTEGERS: (usize, usize, u32, u32) = (64, 32, 256, 24576);
 /// Threads of a block that adds what parts have left, or that has one for each chain.
 const THREADS: u32 = 256;
 /// Bytes of an output.
@@ -147,6 +150,7 @@ impl Shape {
 fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     match ty {
         TypeId::TQ1_0 | TypeId::TQ2_0 => Some(("tq2_0", 256, 256)),
+        TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS => Some(("tq2_0", 256, 256)),
         TypeId::Q8_0 => Some(("q8_0", 32, 128)),
         TypeId::Q4_0 => Some(("q4_0", 32, 128)),
         TypeId::I2_S | TypeId::TL1 | TypeId::TL2 => Some(("ternary", 256, 256)),
@@ -158,17 +162,20 @@ fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
 /// block, and the chains.
 fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     match ty {
-        TypeId::Q4_K => Some(("q4_k_product", 256, 8)),
-        TypeId::Q6_K => Some(("q6_k_product", 256, 8)),
         TypeId::F16 => Some(("f16_product", 1, 1)),
         TypeId::F32 => Some(("f32_product", 1, 1)),
         _ => None,
     }
 }
 
+/// The layout of a type whose kernels are those of all types that are integers.
+pub fn integers(ty: TypeId) -> Option<IntegerLayout> {
+    IntegerLayout::of(ty).filter(|_| kernels(ty).is_none())
+}
+
 /// True if there are kernels that multiply by this type.
 pub fn multiplies(ty: TypeId) -> bool {
-    kernels(ty).is_some() || chains(ty).is_some()
+    kernels(ty).is_some() || chains(ty).is_some() || integers(ty).is_some()
 }
 
 /// How columns of `units` parts are shared for `tiles` tiles of rows: as many warps as keep a GPU busy, all of them
@@ -191,13 +198,13 @@ pub fn split(tiles: usize, units: usize) -> Split {
 /// # Errors
 /// A type without kernels, a shape that is empty or larger than a grid.
 pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result<Plan, PlanError> {
-    let (_, _, unit) = kernels(ty).or_else(|| chains(ty)).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
+    let unit = kernels(ty).or_else(|| chains(ty)).map_or(256, |(_, _, unit)| unit);
     product_as(ty, (rows, columns, tokens), split(rows.div_ceil(ROWS), columns.div_ceil(unit)), tokens <= FEW)
 }
 
 /// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number of
-/// them. Ternary matrices with one scale, K-quants, half floats and floats have but one kernel, and the columns of all
-/// but the first are not shared.
+/// them. Ternary matrices with one scale, half floats and floats have but one kernel, and the columns of all but the first
+/// are not shared; those of types that are integers are shared by the warps of a block alone.
 ///
 /// # Errors
 /// Those of [`product`].
@@ -208,8 +215,6 @@ pub fn product_as(
     few: bool,
 ) -> Result<Plan, PlanError> {
     let shape = Shape { rows, columns, tokens };
-    let chains = chains(ty);
-    let (name, block, unit) = kernels(ty).or(chains).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
     if rows == 0 || columns == 0 || tokens == 0 {
         return Err(PlanError::Empty);
     }
@@ -218,6 +223,15 @@ pub fn product_as(
     if rows > MOST || columns > MOST || tokens > MOST {
         return Err(shape.too_large());
     }
+    if let Some(layout) = integers(ty) {
+        let product = match few || !layout.has_many {
+            true => of_integers(&layout, shape, shape.axis(shape.eights(), MOST_BLOCKS)?, split.warps)?,
+            false => many_integers(&layout, shape)?,
+        };
+        return Ok(Plan { product, add: None, workspace: 0 });
+    }
+    let chains = chains(ty);
+    let (name, block, unit) = kernels(ty).or(chains).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
     if let Some((name, _, chains)) = chains {
         let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
         let most = i32::MAX as usize / THREADS as usize;
@@ -276,6 +290,35 @@ pub fn product_as(
     Ok(plan)
 }
 
+/// The launch of a product of few tokens, or of experts, of a type that is integers: `eights` of tokens, or of places.
+fn of_integers(layout: &IntegerLayout, shape: Shape, eights: u32, warps: usize) -> Result<Launch, PlanError> {
+    // Of more products than nine four warps fill the shared memory of a block.
+    let most = if layout.products > 9 { MOST_WARPS / 2 } else { MOST_WARPS };
+    Ok(Launch {
+        module: INTEGERS,
+        kernel: format!("few_{}", layout.name),
+        blocks: [shape.axis(shape.tiles(), i32::MAX as usize)?, eights, 1],
+        threads: 32 * warps.clamp(1, most) as u32,
+        shared: 0,
+    })
+}
+
+/// The launch of a product of many tokens of such a type.
+fn many_integers(layout: &IntegerLayout, shape: Shape) -> Result<Launch, PlanError> {
+    let (high, wide, threads, shared) = MANY_INTEGERS;
+    Ok(Launch {
+        module: INTEGERS_MANY,
+        kernel: format!("many_{}", layout.name),
+        blocks: [
+            shape.axis(shape.rows.div_ceil(high), i32::MAX as usize)?,
+            shape.axis(shape.tokens.div_ceil(wide), MOST_BLOCKS)?,
+            1,
+        ],
+        threads,
+        shared,
+    })
+}
+
 /// Eights of places that the experts of a layer take at most, when each fills up its own: `places` are the tokens'
 /// choices.
 pub fn eights_of_chosen(experts: usize, places: usize) -> usize {
@@ -284,7 +327,7 @@ pub fn eights_of_chosen(experts: usize, places: usize) -> usize {
 
 /// True if products of chosen experts of this type take their places in eights, by a list of the places of each expert.
 pub fn is_listed(ty: TypeId) -> bool {
-    matches!(ty, TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q8_0 | TypeId::Q4_0)
+    kernels(ty).is_some_and(|(name, ..)| name != "ternary") || integers(ty).is_some()
 }
 
 /// The launch of a product of the chosen experts, each of `rows` x `columns` weights, for `along` places, or eights of
@@ -299,6 +342,10 @@ pub fn of_chosen(ty: TypeId, (rows, columns): (usize, usize), along: usize) -> R
         return Err(PlanError::Empty);
     }
     let y = shape.axis(along, MOST_BLOCKS)?;
+    if let Some(layout) = integers(ty) {
+        let Split { warps, .. } = split(shape.tiles(), columns.div_ceil(256));
+        return of_integers(&layout, shape, y, warps);
+    }
     if let Some((name, _, chains)) = chains(ty) {
         let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
         let most = i32::MAX as usize / THREADS as usize;

@@ -69,10 +69,16 @@ pub const HALF: Text = text!("half");
 /// Products with many tokens.
 pub const PREFILL: Text = text!("prefill");
 
+/// Products of types that are integers, with few tokens and of chosen experts.
+pub const INTEGERS: Text = text!("integers");
+
+/// The same with many tokens.
+pub const INTEGERS_MANY: Text = text!("integers_many");
+
 /// Products of ternary matrices with one scale.
 pub const TERNARY: Text = text!("ternary");
 
-/// Products of K-quants, of half floats and of floats.
+/// Products of half floats and of floats.
 pub const CHAINS: Text = text!("chains");
 
 /// Products of chosen experts, of the types with block scales.
@@ -112,15 +118,47 @@ pub const GATE: Text = text!("gate");
 pub const RECURRENT: Text = text!("recurrent");
 
 /// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 15] = [
-    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT,
-    TERNARY, WHOLE,
+pub const EXACT: [Text; 17] = [
+    ATTENTION,
+    BETWEEN,
+    CHAINS,
+    CHOSEN,
+    DECODE,
+    EMBED,
+    EXPERTS,
+    GATE,
+    INTEGERS,
+    INTEGERS_MANY,
+    NORM,
+    PLANES,
+    PREFILL,
+    QUANTIZE,
+    RECURRENT,
+    TERNARY,
+    WHOLE,
 ];
 
 /// All files, by name.
-pub const ALL: [Text; 17] = [
-    ATTENTION, BETWEEN, CHAINS, CHOSEN, DECODE, EMBED, EXPERTS, GATE, HALF, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT,
-    SPARSE, TERNARY, WHOLE,
+pub const ALL: [Text; 19] = [
+    ATTENTION,
+    BETWEEN,
+    CHAINS,
+    CHOSEN,
+    DECODE,
+    EMBED,
+    EXPERTS,
+    GATE,
+    HALF,
+    INTEGERS,
+    INTEGERS_MANY,
+    NORM,
+    PLANES,
+    PREFILL,
+    QUANTIZE,
+    RECURRENT,
+    SPARSE,
+    TERNARY,
+    WHOLE,
 ];
 
 /// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.

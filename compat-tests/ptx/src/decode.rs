@@ -303,6 +303,7 @@ fn product(modifiers: &[&str], operands: &[Operand], names: &Names) -> Decoded<O
             };
             Form::Bytes { a_signed, b_signed }
         }
+        ["sync", "aligned", "m16n8k16", "row", "col", "s32", "s8", "s8", "s32"] => Form::ShortBytes,
         ["sync", "aligned", "m16n8k16", "row", "col", "f32", "f16", "f16", "f32"] => Form::Halves,
         ["sp" | "sp::ordered_metadata", "sync", "aligned", "m16n8k32", "row", "col", "f32", "f16", "f16", "f32"] => {
             Form::SparseHalves

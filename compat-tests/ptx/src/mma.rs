@@ -8,6 +8,8 @@ use trine_formats::types::num::f16_to_f32;
 pub(super) enum Form {
     /// `m16n8k32` on bytes to 32-bit integers; whether A and B have signs.
     Bytes { a_signed: bool, b_signed: bool },
+    /// `m16n8k16` on bytes with signs to 32-bit integers.
+    ShortBytes,
     /// `m16n8k16` on f16 to single precision.
     Halves,
     /// `mma.sp.m16n8k32` on f16 to single precision, A with two of four kept.
@@ -22,6 +24,7 @@ impl Form {
     pub(super) fn registers(self) -> [usize; 3] {
         match self {
             Form::Bytes { .. } | Form::Halves => [4, 2, 4],
+            Form::ShortBytes => [2, 1, 4],
             Form::SparseHalves => [4, 4, 4],
         }
     }
@@ -36,6 +39,12 @@ impl Form {
     ) -> Fragment {
         match self {
             Form::Bytes { a_signed, b_signed } => bytes((a, a_signed), (b, b_signed), c),
+            // Its registers are the first ones of the longer form.
+            Form::ShortBytes => {
+                let none = [[0; LANES]; 4];
+                let (a, b) = ([a[0], a[1], none[0], none[0]], [b[0], none[0], none[0], none[0]]);
+                bytes((&a, true), (&b, true), c)
+            }
             Form::Halves => halves(&dense(a), b, 16, c),
             Form::SparseHalves => halves(&spread(a, sparse), b, 32, c),
         }

@@ -9,11 +9,11 @@ use trine::Isa;
 use trine::ops::matmul::{Activations, Matrix, matmul};
 use trine_cuda::driver::Context;
 use trine_formats::gguf::Blob;
-use trine_formats::types::TypeId;
+use trine_formats::types::{REGISTRY, TypeId};
 
 use super::product::{Product, Shape, Way};
 use super::{Options, Report};
-use crate::inputs::Rng;
+use crate::inputs::{Rng, tame};
 
 /// Rows and columns of the matrices of models that are run.
 const SHAPES: &[(usize, usize)] = &[
@@ -35,12 +35,13 @@ const SMALL_PRUNED: (usize, usize) = (64, 256);
 /// Tokens, so that every kernel is asked for and every tile has an end.
 const TOKENS: &[usize] = &[1, 5, 8, 9, 16, 17, 33, 64, 130];
 const SMALL_TOKENS: &[usize] = &[1, 9];
-/// Types whose products are exact.
-const EXACT: &[TypeId] =
-    &[TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0, TypeId::Q4_K, TypeId::Q6_K, TypeId::F16];
+/// Types with kernels of their own, whose products are exact.
+const EXACT: &[TypeId] = &[TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0, TypeId::F16];
+/// Types that are integers and checked on all shapes: the files of most models. The others are checked on small ones.
+const USUAL: &[TypeId] = &[TypeId::Q4_K, TypeId::Q6_K];
 /// Types that have products in half precision, and what the zero of their codes is.
 const HALVES: &[TypeId] = &[TypeId::TQ2_0, TypeId::Q4_0];
-/// The largest matrix whose K-quants and half floats are multiplied: their kernels are simple ones.
+/// The largest matrix whose half floats are multiplied, whose kernel is a simple one, and of all types that are integers.
 const MOST_SIMPLE: usize = 20_000_000;
 
 /// Runs all products, from the small ones to the large ones, until the time is up.
@@ -57,14 +58,15 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
     shapes.sort_by_key(|(rows, columns)| rows * columns);
     let mut left = Vec::new();
     for shape in shapes {
-        let exact = EXACT.iter().map(|&ty| (ty, Way::Exact));
+        let of_integers = REGISTRY.iter().map(|info| info.id).filter(|&ty| trine_cuda::plan::integers(ty).is_some());
+        let exact = EXACT.iter().copied().chain(of_integers).map(|ty| (ty, Way::Exact));
         let halves = HALVES.iter().map(|&ty| (ty, Way::Halves));
         for (ty, way) in exact.chain(halves).chain([(TypeId::Q4_0, Way::Pruned)]) {
             let (rows, columns) = match way {
                 Way::Pruned if options.small => SMALL_PRUNED,
                 _ => shape,
             };
-            let simple = [TypeId::Q4_K, TypeId::Q6_K, TypeId::F16].contains(&ty);
+            let simple = ty == TypeId::F16 || !EXACT.contains(&ty) && !USUAL.contains(&ty);
             if simple && rows * columns > MOST_SIMPLE {
                 continue;
             }
@@ -118,42 +120,33 @@ fn of_matrix(context: &mut Context, shape: Shape, tokens: &[usize], report: &mut
     Ok(())
 }
 
-/// Random codes with scales near one hundredth; with two of four zeros where that is asked for.
+/// Random codes with small scales; with two of four zeros where that is asked for.
 ///
 /// # Errors
 /// A type without blocks.
 pub fn weights(rng: &mut Rng, shape: Shape) -> Result<Vec<u8>> {
     let info = shape.ty.info().context("a type")?;
     let mut data = rng.bytes(shape.bytes());
-    let scale = 0x2100u16.to_le_bytes();
-    for block in data.chunks_exact_mut(info.bytes) {
-        match shape.ty {
-            TypeId::F16 => block[1] = block[1] & 0x83 | 0x28,
-            TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::Q6_K => {
-                block[info.bytes - 2..].copy_from_slice(&scale);
-            }
-            TypeId::Q4_0 => {
-                block[..2].copy_from_slice(&scale);
-                // Bytes hold a column in the lower half and that 16 behind it in the upper one.
-                for four in block[2..].chunks_exact_mut(4) {
-                    for (zero, place) in [(8, 15), (8 << 4, 15 << 4)] {
-                        let first = rng.below(4);
-                        let gone = [first, first + 1 + rng.below(3)];
-                        for at in gone.iter().filter(|_| shape.way == Way::Pruned) {
-                            four[at % 4] = four[at % 4] & !place | zero;
-                        }
-                    }
-                }
-            }
-            TypeId::Q4_K => {
-                block[..2].copy_from_slice(&scale);
-                block[2..4].copy_from_slice(&scale);
-            }
-            _ => block[..2].copy_from_slice(&scale),
-        }
+    let rows = data.len() / shape.rows;
+    data.chunks_exact_mut(rows).for_each(|row| tame(info, row));
+    if shape.way == Way::Pruned {
+        data.chunks_exact_mut(info.bytes).for_each(|block| prune(rng, block));
     }
     ensure!(data.len() == shape.bytes(), "{}", shape.name());
     Ok(data)
+}
+
+/// Makes two of four weights of a block of Q4_0 zeros. Its bytes hold a column in the lower half and that 16 behind it in the
+/// upper one.
+fn prune(rng: &mut Rng, block: &mut [u8]) {
+    for four in block[2..].chunks_exact_mut(4) {
+        for (zero, place) in [(8, 15), (8 << 4, 15 << 4)] {
+            let first = rng.below(4);
+            for at in [first, first + 1 + rng.below(3)] {
+                four[at % 4] = four[at % 4] & !place | zero;
+            }
+        }
+    }
 }
 
 /// How many bits patterns differ; the payload of a NaN is not promised.

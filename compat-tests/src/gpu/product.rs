@@ -39,7 +39,7 @@ impl Shape {
     /// Bytes of a matrix of a type with blocks.
     pub fn bytes(&self) -> usize {
         let info = self.ty.info().expect("a type with blocks");
-        self.rows * self.columns / info.block * info.bytes
+        self.rows * (info.head + self.columns / info.block * info.bytes)
     }
 
     /// Bytes of the matrix that a kernel reads.

@@ -9,6 +9,7 @@ mod devices;
 mod emulator;
 mod experts;
 mod halves;
+mod integers;
 mod manifest;
 mod mistakes;
 mod model;

@@ -53,7 +53,13 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
         assert_eq!(spills, "0", "{entry:?}");
         // Four blocks of eight warps on a multiprocessor where weights are read once, two where tokens are many.
         let half = ["trirun_", "marlin_", "sparse_"].iter().any(|start| name.starts_with(start));
-        let most = if half || name.ends_with("prefill") { 255 } else { 64 };
+        let most = match name {
+            _ if half || name.ends_with("prefill") || name.starts_with("many_chains") => 255,
+            _ if name.starts_with("many_") => 128,
+            // Three blocks, whose products take a sixth of the shared memory.
+            _ if name.starts_with("few_") => 80,
+            _ => 64,
+        };
         let registers: usize = registers.parse().expect("a number");
         assert!(registers <= most, "{entry:?}");
         let shared: usize = shared.parse().expect("a number");

@@ -1,12 +1,12 @@
 //! A matrix product: weights and activations in the bytes of their types, what the definition makes of them, and what
 //! the emulator makes of the plan's kernels.
 
-use trine_compat_tests::inputs::Rng;
+use trine_compat_tests::inputs::{Rng, tame};
 use trine_compat_tests::ptx::{Argument, Device, Fault, Launch, Module, Report, Schedule, checked_in};
 use trine_cuda::pack::activations::{self, Activations};
 use trine_cuda::pack::rows::{self, TiledRows};
 use trine_cuda::plan::{self, Plan, Split};
-use trine_formats::types::TypeId;
+use trine_formats::types::{Part, TypeId, info};
 
 /// The checked-in module of a name.
 pub fn module(name: &str) -> &'static Module {
@@ -35,7 +35,17 @@ impl Product {
             info.row_bytes(columns as u64).expect("whole blocks") as usize
         };
         let weights = rng.bytes(rows * bytes(ty));
-        let acts = rng.bytes(tokens * bytes(Self::act(ty)));
+        let mut acts = rng.bytes(tokens * bytes(Self::act(ty)));
+        if Self::act(ty) == TypeId::Q8_K {
+            // Definitions read the sums that stand beside the quants, kernels add them up.
+            let (codes, sums) = (info::Q8_K.at(Part::Codes), info::Q8_K.at(Part::Sums));
+            for block in acts.chunks_exact_mut(info::Q8_K.bytes) {
+                for g in 0..16 {
+                    let sum: i16 = block[codes + 16 * g..][..16].iter().map(|q| i16::from(*q as i8)).sum();
+                    block[sums + 2 * g..][..2].copy_from_slice(&sum.to_le_bytes());
+                }
+            }
+        }
         Product { ty, rows, columns, tokens, weights, acts }
     }
 
@@ -53,6 +63,22 @@ impl Product {
         encode(ty, &mut product.weights, rows);
         encode(Self::act(ty), &mut product.acts, tokens);
         product
+    }
+
+    /// Takes infinities, NaN and numbers that make such out of the floats of the weights, and encodes activations around one.
+    pub fn make_finite(&mut self, seed: u64) {
+        let info = self.ty.info().expect("a type");
+        let mut rng = Rng::new(!seed);
+        let row = self.weights.len() / self.rows;
+        for row in self.weights.chunks_exact_mut(row) {
+            tame(info, row);
+        }
+        let act = Self::act(self.ty).info().expect("a type");
+        let of_token = self.acts.len() / self.tokens;
+        for row in self.acts.chunks_exact_mut(of_token) {
+            let x: Vec<f32> = (0..self.columns).map(|_| 2.0 * rng.unit() - 1.0).collect();
+            act.encode.expect("an encoder")(&x, None, row);
+        }
     }
 
     fn act(ty: TypeId) -> TypeId {
@@ -80,8 +106,59 @@ impl Product {
 
     fn packed(&self) -> (TiledRows, Activations) {
         let rows = rows::blocks(self.ty, &self.weights, self.rows, self.columns).expect("rows");
-        let acts = activations::encoded(Self::act(self.ty), &self.acts, self.tokens, self.columns);
-        (rows, acts.expect("activations"))
+        (rows, self.activations())
+    }
+
+    fn activations(&self) -> Activations {
+        activations::encoded_for(self.ty, &self.acts, self.tokens, self.columns).expect("activations")
+    }
+
+    /// Runs a plan of a type that is integers, of `product` rows or, with a list, of chosen experts, whose matrices follow
+    /// each other in the weights.
+    pub fn run_integers(
+        &self,
+        product: &Module,
+        plan: &plan::Launch,
+        list: Option<(&[u32], usize)>,
+        schedule: Schedule,
+    ) -> Result<Vec<f32>, Fault> {
+        let layout = plan::integers(self.ty).expect("a layout");
+        let experts = self.weights.chunks_exact(self.weights.len() / self.experts());
+        let packed = experts.map(|data| layout.pack(data, self.rows, self.columns).expect("weights"));
+        let (mut codes, mut floats, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+        for one in packed {
+            codes.extend(dwords(&one.codes));
+            floats.extend(dwords(&one.floats));
+            groups.extend(one.bytes);
+        }
+        groups.resize(groups.len().max(1), 0);
+        let mut device = Device::new();
+        let mut arguments = [codes, floats, groups].map(|bytes| Argument::Buffer(device.constant(bytes))).to_vec();
+        arguments.extend(place(&mut device, &self.activations()));
+        let places = list.map_or(self.tokens, |(_, places)| places);
+        let out = device.empty(4 * self.rows * places);
+        let few = plan.module.name == "integers";
+        if few {
+            let list = list.map_or(vec![0; 4], |(list, _)| dwords(list));
+            arguments.push(Argument::Buffer(device.constant(list)));
+        }
+        arguments.push(Argument::Buffer(out));
+        arguments.extend(layout.table().map(Argument::U32));
+        arguments.extend(layout.factors().map(Argument::F32));
+        let numbers = [layout.floats as usize, self.rows, self.columns, self.tokens];
+        arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
+        if few {
+            let share = places / self.tokens;
+            arguments.extend([share as u32, u32::from(list.is_some())].map(Argument::U32));
+        }
+        device.launch(product, &plan.kernel, &launch(plan, &arguments, schedule))?;
+        Ok(device.floats(out))
+    }
+
+    /// The matrices that follow each other in the weights.
+    fn experts(&self) -> usize {
+        let info = self.ty.info().expect("a type");
+        self.weights.len() / self.rows / info.row_bytes(self.columns as u64).expect("whole blocks") as usize
     }
 
     /// Runs a plan. `product` is the module of its first kernel: the checked-in one, or one with a mistake.

@@ -12,9 +12,9 @@
 use super::cells::{Book, Cell, CellStep, Cells, Signs};
 use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
 use super::grid::{whole, whole_mut};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::lanes::{Portable, Simd};
-use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_to_f32, f32_to_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
@@ -89,8 +89,11 @@ fn place(cells: &[Cell], block: &mut [u8]) {
 }
 
 /// Points in eighths, moved by one.
-pub(super) const INTEGERS: IntegerForm =
-    IntegerForm::new(SIZE, Coding::Table(&codebook::EIGHTHS), Sums::Whole { unit: SHIFT, last: 1.0 }, |_, block, to| {
+pub(super) const INTEGERS: IntegerForm = IntegerForm::new(
+    SIZE,
+    Coding::Table(&codebook::EIGHTHS),
+    Sums::Whole { unit: SHIFT, last: 1.0 },
+    |_, block, to| {
         let block: &[u8; BYTES] = whole(block);
         for (l, levels) in to.levels.as_chunks_mut::<8>().0.iter_mut().enumerate() {
             let (point, down) = point(block, l);
@@ -98,7 +101,8 @@ pub(super) const INTEGERS: IntegerForm =
         }
         to.scales = std::array::from_fn(|g| steps(block, g) as i8);
         to.d = [scale(block); 4];
-    });
+    },
+);
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

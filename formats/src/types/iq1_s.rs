@@ -12,9 +12,9 @@
 use super::cells::{Book, Cell, CellStep, Cells, Signs};
 use super::codebook::{self, Placed, Split, TernaryCodebook, ascending, scale_code, ternary_codebook};
 use super::grid::{whole, whole_mut};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::lanes::{Portable, Simd};
-use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, put_f16};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 
@@ -83,8 +83,11 @@ fn group(block: &[u8; BYTES], g: usize) -> ([&'static [i8; 8]; 4], i32, bool) {
 }
 
 /// Points in eighths, moved by one.
-pub(super) const INTEGERS: IntegerForm =
-    IntegerForm::new(SIZE, Coding::Table(&codebook::EIGHTHS), Sums::Whole { unit: SHIFT, last: 1.0 }, |_, block, to| {
+pub(super) const INTEGERS: IntegerForm = IntegerForm::new(
+    SIZE,
+    Coding::Table(&codebook::EIGHTHS),
+    Sums::Whole { unit: SHIFT, last: 1.0 },
+    |_, block, to| {
         let block: &[u8; BYTES] = whole(block);
         for (g, levels) in to.levels.as_chunks_mut::<SIZE>().0.iter_mut().enumerate() {
             let (points, steps, down) = group(block, g);
@@ -94,7 +97,8 @@ pub(super) const INTEGERS: IntegerForm =
             to.scales[g] = steps as i8;
         }
         to.d = [f16_at(block, 0); 4];
-    });
+    },
+);
 
 fn decode(row: &[u8], out: &mut [f32]) {
     k_block::decode_blocks(row, out, |block: &[u8; BYTES], y| {

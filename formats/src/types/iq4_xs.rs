@@ -10,9 +10,9 @@
 
 use super::block32::{self, Codes, Nibbles, put_codes};
 use super::grid::{Grid, Levels, Multiples, multiples_of, whole, without_minima};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::iq4_nl::{self, LEVELS, nearest_code, search_scale};
 use super::k_block::{self, BLOCK};
-use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, inverse, nearest_int, put_f16, signed_extreme};
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_k};
 

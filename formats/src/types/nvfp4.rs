@@ -11,8 +11,8 @@
 //! here, as in ggml, and the upper bit of a scale means nothing.
 
 use super::grid::{Grid, Levels, Step};
-use super::mxfp4::{ASCENDING, LEVELS, code_of, nearest_code};
 use super::integers::{Coding, IntegerForm, Sums};
+use super::mxfp4::{ASCENDING, LEVELS, code_of, nearest_code};
 use super::num::largest_magnitude;
 use super::{Field, Format, Part, TypeId, TypeInfo, q8_0};
 
@@ -86,7 +86,8 @@ fn to_e4m3(x: f32) -> u8 {
 /// Levels of a table, a float for each group.
 pub(super) const INTEGERS: IntegerForm =
     IntegerForm::new(SIZE, Coding::Table(&LEVELS), Sums::Blocks, |_, block, to| {
-        for (levels, codes) in to.levels.as_chunks_mut::<SIZE>().0.iter_mut().zip(block[GROUPS..].as_chunks::<HALF>().0) {
+        for (levels, codes) in to.levels.as_chunks_mut::<SIZE>().0.iter_mut().zip(block[GROUPS..].as_chunks::<HALF>().0)
+        {
             for (j, q) in codes.iter().enumerate() {
                 (levels[j], levels[j + HALF]) = (LEVELS[usize::from(q & 15)], LEVELS[usize::from(q >> 4)]);
             }

@@ -40,10 +40,9 @@ pub(super) const GRID: Grid = Grid {
 };
 
 /// Signs.
-pub(super) const INTEGERS: IntegerForm =
-    IntegerForm::new(32, Coding::Table(&[-1, 1]), Sums::Nested, |_, block, to| {
-        to.set(&std::array::from_fn::<i8, BLOCK, _>(|j| 2 * (block[2 + j / 8] >> (j % 8) & 1) as i8 - 1), f16_at(block, 0));
-    });
+pub(super) const INTEGERS: IntegerForm = IntegerForm::new(32, Coding::Table(&[-1, 1]), Sums::Nested, |_, block, to| {
+    to.set(&std::array::from_fn::<i8, BLOCK, _>(|j| 2 * (block[2 + j / 8] >> (j % 8) & 1) as i8 - 1), f16_at(block, 0));
+});
 
 fn decode(row: &[u8], out: &mut [f32]) {
     for (b, y) in row.as_chunks::<BYTES>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {

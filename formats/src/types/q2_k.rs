@@ -9,9 +9,9 @@
 //! ```
 
 use super::grid::{Grid, Levels, Multiples, Step, whole};
+use super::integers::{Coding, IntegerForm, Sums};
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::lanes::{LANES, Portable, Simd, Vector};
-use super::integers::{Coding, IntegerForm, Sums};
 use super::num::{f16_at, nearest_int, put_f16};
 use super::q8_k;
 use super::search::{AffineFit, AffineGrid, error_weights, fit_affine, fit_unsigned, side_by_side, sums};

@@ -11,10 +11,10 @@
 //! ```
 
 use super::grid::{Grid, Levels, Multiples, multiples_of, whole, without_minima};
+use super::integers::IntegerForm;
 use super::k_block::{self, BLOCK, SuperBlocks, pack_2bit, sums_of_squares, unpack_2bit};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{LANES, Portable, Simd, Vector};
-use super::integers::IntegerForm;
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::search::{DescentFit, SymmetricFit, error_weights, fit_descent, fit_symmetric, side_by_side, sums};
 use super::{Field, Format, Part, TypeId, TypeInfo};

@@ -10,10 +10,10 @@
 //! ```
 
 use super::grid::{Grid, Levels, Multiples, multiples_of, whole, whole_mut, without_minima};
+use super::integers::IntegerForm;
 use super::k_block::{self, BLOCK, SuperBlocks};
 use super::k_symmetric::{self, Symmetric};
 use super::lanes::{Portable, Simd};
-use super::integers::IntegerForm;
 use super::num::{f16_at, nearest_int, put_f16, signed_extreme};
 use super::search::{GROUP_EPS, SymmetricFit, fit_symmetric, side_by_side};
 use super::{Field, Format, Part, TypeId, TypeInfo};

@@ -4,30 +4,12 @@
 // go from memory to registers and are unpacked once for 32 tokens; activations come through shared memory, a group of 256 columns
 // at a time, three stages deep. Every warp runs over all columns, so each output has its chain in a register.
 #include "rows.cuh"
+#include "stages.cuh"
 
-constexpr int STAGES = 3;
 constexpr int TOKENS = 64;
-// 16-byte chunks of a token's quants in a group, and of a stage.
-constexpr int CHUNKS = 16;
-constexpr int STAGE = TOKENS * CHUNKS;
 constexpr int THREADS = 256;
 // Eights of tokens of a warp.
 constexpr int EIGHTS = 4;
-
-// The place of chunk `c` of a token in a stage. Lanes read chunks 4 t + i of tokens g: two tokens and four t at a time, which
-// this spreads over all banks.
-INLINE int swizzle(int token, int c) { return token * CHUNKS + (c ^ (c >> 3 & 1 | (token & 1) << 1)); }
-
-// Begins to copy a group of the activations of all tokens.
-INLINE void fetch(u32 stage, const uint4 *quants, int first, int padded, int group, int groups) {
-#pragma unroll
-  for (int i = 0; i < STAGE / THREADS; ++i) {
-    int chunk = threadIdx.x + i * THREADS, token = chunk / CHUNKS, c = chunk % CHUNKS;
-    // Tokens behind the last one are read as that one; nobody asks for their results.
-    int from = min(first + token, padded - 1);
-    copy_async(stage + 16 * swizzle(token, c), quants + ((u64)from * groups + group) * CHUNKS + c);
-  }
-}
 
 template <class T>
 INLINE void prefill(const uint4 *codes, const u32 *scales, const uint4 *quants, const float *act_scales,
@@ -50,7 +32,7 @@ INLINE void prefill(const uint4 *codes, const u32 *scales, const uint4 *quants, 
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; ++stage) {
     if (stage < groups)
-      fetch(place + stage * STAGE * 16, quants, first, padded, stage, groups);
+      fetch<TOKENS, THREADS>(place, quants, first, padded, stage, groups);
     end_group();
   }
   for (int group = 0; group < groups; ++group) {
@@ -62,10 +44,10 @@ INLINE void prefill(const uint4 *codes, const u32 *scales, const uint4 *quants, 
     __syncthreads();
     int ahead = group + STAGES - 1;
     if (ahead < groups)
-      fetch(place + ahead % STAGES * STAGE * 16, quants, first, padded, ahead, groups);
+      fetch<TOKENS, THREADS>(place, quants, first, padded, ahead, groups);
     end_group();
 
-    const u32 stage = place + group % STAGES * STAGE * 16;
+    const u32 stage = place + stage_of<TOKENS>(group);
     int c[EIGHTS][4];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

@@ -8,17 +8,17 @@ struct Stored {
 };
 
 // A warp for each 256 columns of a token.
-extern "C" __global__ void __launch_bounds__(32)
-    quantize_q8_k(const float *x, u32 *quants, float *scales, int *sums, int columns, int tokens) {
-  const int token = blockIdx.y;
-  write_q8_k(Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, blockIdx.x, token);
-}
+#define QUANTIZE(NAME, ...)                                                                                            \
+  extern "C" __global__ void __launch_bounds__(32)                                                                     \
+      NAME(const float *x, u32 *quants, float *scales, int *sums, int columns, int tokens) {                           \
+    const int token = blockIdx.y;                                                                                      \
+    __VA_ARGS__(Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, blockIdx.x, token);  \
+  }
 
-extern "C" __global__ void __launch_bounds__(32)
-    quantize_q8_0(const float *x, u32 *quants, float *scales, int *sums, int columns, int tokens) {
-  const int token = blockIdx.y;
-  write_q8_0(Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, blockIdx.x, token);
-}
+QUANTIZE(quantize_q8_k, write_q8_k)
+QUANTIZE(quantize_q8_k_chains, write_q8_k<true>)
+QUANTIZE(quantize_q8_0, write_q8_0)
+QUANTIZE(quantize_q8_1, write_q8_0<true>)
 
 // Blocks of 64 columns for any-precision weights: a warp for each 256 columns of a token, eight lanes for each block. Quants stand in
 // the order of columns. A block with a number that is not finite has zeros, and NaN for its scale.

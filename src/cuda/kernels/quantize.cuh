@@ -25,8 +25,9 @@ struct Quantized {
   INLINE u32 *group(int token, int group) const { return quants + ((u64)token * groups() + group) * (GROUP / 4); }
 };
 
-// Q8_K: the 256 columns of a block, by a warp. The element of largest magnitude, the first of equals, becomes -127.
-template <class Row> INLINE void write_q8_k(const Quantized &to, const Row &row, int block, int token) {
+// Q8_K: the 256 columns of a block, by a warp. The element of largest magnitude, the first of equals, becomes -127. For products whose
+// definition has eight CHAINS the columns stand in their order: column l + 8 i at place 32 l + i.
+template <bool CHAINS = false, class Row> INLINE void write_q8_k(const Quantized &to, const Row &row, int block, int token) {
   const int lane = threadIdx.x % 32;
   float v[8];
   float best = 0.0f, extreme = 0.0f;
@@ -58,8 +59,11 @@ template <class Row> INLINE void write_q8_k(const Quantized &to, const Row &row,
     for (int i = 0; i < 4; ++i) {
       q[i] = zero ? 0 : low_byte(min(nearest_int(__fmul_rn(inverse, v[4 * d + i])), 127));
       sum += q[i];
+      if (CHAINS)
+        ((u8 *)to.group(token, block))[4 * place(8 * (4 * d + i) + lane / 4) + lane % 4] = (u8)q[i];
     }
-    to.group(token, block)[place(2 * lane + d)] = dword(q);
+    if (!CHAINS)
+      to.group(token, block)[place(2 * lane + d)] = dword(q);
   }
 #pragma unroll
   for (int by = 1; by < 32; by *= 2)
@@ -77,8 +81,9 @@ INLINE int rounded_away(float x) {
   return x >= -2147483648.0f && x < 2147483648.0f ? low_byte(__float2int_rz(x)) : 0;
 }
 
-// Q8_0: 256 columns by a warp, four lanes for each block of 32.
-template <class Row> INLINE void write_q8_0(const Quantized &to, const Row &row, int group, int token) {
+// Q8_0: 256 columns by a warp, four lanes for each block of 32. Q8_1, for weights with minima, has floats for sums (SCALED): the sum of
+// the quants times the scale before it was rounded, rounded to half precision.
+template <bool SCALED = false, class Row> INLINE void write_q8_0(const Quantized &to, const Row &row, int group, int token) {
   const int lane = threadIdx.x % 32, blocks = to.columns / 32, block = group * 8 + lane / 4;
   const bool there = token < to.tokens && block < blocks;
   float v[8];
@@ -118,8 +123,9 @@ template <class Row> INLINE void write_q8_0(const Quantized &to, const Row &row,
   for (int by = 1; by < 4; by *= 2)
     sum += from_lane(sum, by);
   if (lane % 4 == 0 && block < blocks) {
-    to.scales[(u64)block * to.padded() + token] = half_value(half_bits(d));
-    to.sums[(u64)block * to.padded() + token] = sum;
+    const u64 at = (u64)block * to.padded() + token;
+    to.scales[at] = half_value(half_bits(d));
+    to.sums[at] = SCALED ? __float_as_int(half_value(half_bits(__fmul_rn(__int2float_rn(sum), d)))) : sum;
   }
 }
 

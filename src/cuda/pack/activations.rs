@@ -5,9 +5,11 @@
 //! s + 16 j + 4 t ..+ 4`, so that lane `4 g + t` finds its registers b0 and b1 of eight products (`mma.m16n8k32`, token
 //! `g`) in 64 bytes. Scales and sums are `[block][token]`.
 
+use trine_formats::types::num::f16_to_f32;
 use trine_formats::types::ternary::ActScale;
 use trine_formats::types::{Part, TypeId, TypeInfo, info};
 
+use super::integers::IntegerLayout;
 use super::{PackError, Shape};
 use crate::fragment::COLUMNS;
 
@@ -76,8 +78,8 @@ fn sum(quants: &[u8]) -> i32 {
     quants.iter().map(|&q| i32::from(q as i8)).sum()
 }
 
-/// Lays out activation rows of a type: Q8_K or Q8_0, `tokens` rows of `columns` values as [`TypeInfo::encode`] makes
-/// them. Sums are those of the quants themselves.
+/// Lays out activation rows of a type: Q8_K, Q8_0 or Q8_1, `tokens` rows of `columns` values as [`TypeInfo::encode`] makes
+/// them. Sums are those of the quants themselves, of Q8_1 the bits of the scaled ones as floats.
 ///
 /// # Errors
 /// Another type, rows that are no whole blocks, another length.
@@ -85,6 +87,7 @@ pub fn encoded(ty: TypeId, data: &[u8], tokens: usize, columns: usize) -> Result
     let info: &TypeInfo = match ty {
         TypeId::Q8_K => &info::Q8_K,
         TypeId::Q8_0 => &info::Q8_0,
+        TypeId::Q8_1 => &info::Q8_1,
         _ => {
             return Err(PackError::Type { name: ty.to_string() });
         }
@@ -100,18 +103,46 @@ pub fn encoded(ty: TypeId, data: &[u8], tokens: usize, columns: usize) -> Result
         let quants = &block[codes..codes + info.block];
         packed.put(token, number * info.block, quants);
         packed.scales[number * padded + token] = scale(ty, block);
-        packed.sums[number * padded + token] = sum(quants);
+        packed.sums[number * padded + token] = match ty {
+            TypeId::Q8_1 => half(block, info.at(Part::Sums)).to_bits().cast_signed(),
+            _ => sum(quants),
+        };
     }
     Ok(packed)
 }
 
-/// The scale at the front of a block: Q8_K has it in single precision, Q8_0 in half precision, which single precision
+/// The same for the products of a type of weights: where its definition has chains, columns stand in their order.
+///
+/// # Errors
+/// Those of [`encoded`].
+pub fn encoded_for(weights: TypeId, data: &[u8], tokens: usize, columns: usize) -> Result<Activations, PackError> {
+    let of_type = || PackError::Type { name: weights.to_string() };
+    let act = weights.info().and_then(|info| info.act).ok_or_else(of_type)?;
+    if !IntegerLayout::of(weights).is_some_and(|layout| layout.has_chains()) {
+        return encoded(act, data, tokens, columns);
+    }
+    let (block, codes) = (info::Q8_K.bytes, info::Q8_K.at(Part::Codes));
+    let mut turned = data.to_vec();
+    for (from, to) in data.chunks_exact(block).zip(turned.chunks_exact_mut(block)) {
+        for e in 0..GROUP {
+            to[codes + 32 * (e % 8) + e / 8] = from[codes + e];
+        }
+    }
+    encoded(act, &turned, tokens, columns)
+}
+
+/// The scale at the front of a block: Q8_K has it in single precision, the others in half precision, which single precision
 /// holds exactly.
 fn scale(ty: TypeId, block: &[u8]) -> f32 {
     match ty {
         TypeId::Q8_K => f32::from_le_bytes([block[0], block[1], block[2], block[3]]),
-        _ => trine_formats::types::num::f16_to_f32(u16::from_le_bytes([block[0], block[1]])),
+        _ => half(block, 0),
     }
+}
+
+/// A number in half precision.
+fn half(block: &[u8], at: usize) -> f32 {
+    f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
 }
 
 /// Lays out activation rows for ternary matrices without block scales: `quants` are `tokens` rows of `columns` values,

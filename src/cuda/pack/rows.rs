@@ -19,7 +19,7 @@
 //! `g` and `g + 8` in one dword. Rows that fill up the last tile are zeros.
 
 use trine_formats::types::ternary::{TernaryData, TernaryError};
-use trine_formats::types::{Part, TypeId, TypeInfo, info};
+use trine_formats::types::{Part, TypeId, info};
 
 use super::{PackError, Shape};
 use crate::fragment::ROWS;
@@ -95,14 +95,19 @@ fn dwords(bytes: &[u8]) -> impl Iterator<Item = u32> {
     dwords.iter().map(|b| u32::from_le_bytes(*b))
 }
 
-/// Lays out a matrix of a type with blocks: TQ2_0, TQ1_0, Q8_0 or Q4_0. `data` is the tensor as the file has it; TQ1_0
-/// gets the codes of TQ2_0, which stand for the same weights.
+/// Lays out a matrix of a type with blocks: TQ2_0, Q8_0, Q4_0, or TQ1_0 and STQ1_0, which get the codes of TQ2_0 that stand
+/// for the same weights. `data` is the tensor as the file has it.
 ///
 /// # Errors
 /// Another type, rows that are no whole blocks, data of another length, a matrix beyond all memory.
 pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<TiledRows, PackError> {
+    // Where the codes of a block of ternary weights are those that they decode to.
+    let mut trits = None;
     let info = match ty {
-        TypeId::TQ1_0 => &info::TQ1_0,
+        TypeId::TQ1_0 | TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS => {
+            trits = ty.integers();
+            ty.info().unwrap_or(&info::TQ1_0)
+        }
         TypeId::TQ2_0 => &info::TQ2_0,
         TypeId::Q8_0 => &info::Q8_0,
         TypeId::Q4_0 => &info::Q4_0,
@@ -113,8 +118,7 @@ pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Ti
     let shape = Shape { what: info.name, rows, columns };
     let blocks = shape.blocks(info.block)?;
     shape.expect(data.len(), shape.size([rows, blocks, info.bytes])?)?;
-    let trits = ty == TypeId::TQ1_0;
-    let of_block = if trits { TERNARY / 16 } else { (info.bytes - 2) / 4 };
+    let of_block = if trits.is_some() { TERNARY / 16 } else { (info.bytes - 2) / 4 };
     let mut packed = TiledRows::empty(shape, shape.size([blocks, of_block])?, blocks)?;
     if columns == 0 {
         return Ok(packed);
@@ -125,28 +129,16 @@ pub fn blocks(ty: TypeId, data: &[u8], rows: usize, columns: usize) -> Result<Ti
     for (row, data) in data.chunks_exact(blocks * info.bytes).enumerate() {
         let each = || data.chunks_exact(info.bytes);
         let scales = each().map(|block| scale_of(block, scale));
-        if trits {
-            let codes = each().flat_map(|block| planes(&trits_of(info, block, scale)));
-            packed.put(row, codes, scales);
+        if let Some(form) = trits {
+            let mut codes = Vec::with_capacity(blocks * TERNARY / 16);
+            form.each_block(info, data, |_, block| codes.extend(planes(&block.levels)));
+            packed.put(row, codes.into_iter(), scales);
         } else {
             let codes = each().flat_map(|block| dwords(&block[codes.clone()]));
             packed.put(row, codes, scales);
         }
     }
     Ok(packed)
-}
-
-/// The codes -1, 0, 1 of a TQ1_0 block: what it decodes to under a scale of one.
-fn trits_of(info: &TypeInfo, block: &[u8], scale: usize) -> [i8; TERNARY] {
-    /// One in half precision.
-    const ONE: [u8; 2] = [0x00, 0x3c];
-    let mut unit = block.to_vec();
-    unit[scale..scale + 2].copy_from_slice(&ONE);
-    let mut weights = [0.0; TERNARY];
-    if let Some(decode) = info.decode {
-        decode(&unit, &mut weights);
-    }
-    weights.map(|w| w as i8)
 }
 
 /// The 16 dwords of two-bit codes of a block as TQ2_0 has them: byte `m` of a half holds the codes `m`, `m + 32`, `m +

@@ -312,6 +312,8 @@ impl Pass<'_> {
         operands.extend(self.quants(to)?);
         let (kernel, blocks, threads) = match quants {
             Quants::Q8K => ("quantize_q8_k", [columns / GROUP, padded], WARP),
+            Quants::Q8KChains => ("quantize_q8_k_chains", [columns / GROUP, padded], WARP),
+            Quants::Q8_1 => ("quantize_q8_1", [columns.div_ceil(GROUP), padded], WARP),
             Quants::Q8_0 => ("quantize_q8_0", [columns.div_ceil(GROUP), padded], WARP),
             Quants::Bytes { floored } => {
                 operands.push(int(floored.into()));
@@ -355,6 +357,9 @@ impl Pass<'_> {
             return Ok(());
         }
         let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
+        if let Some(layout) = plan::integers(matrix.ty) {
+            return self.integers(plan.product, (matrix, &layout), [from, to], None);
+        }
         let (out, work) = (self.at(to), memory(fixed::WORK));
         let shape = [matrix.rows, matrix.columns, tokens].map(int);
         let [rows, _, count] = shape;
@@ -369,7 +374,6 @@ impl Pass<'_> {
         let per_tensor = matrix.ty.info().is_some_and(|info| info.is_per_tensor());
         let ternary = [Operand::F32(matrix.scale), int((matrix.ty != TypeId::I2_S).into())];
         match matrix.ty {
-            TypeId::Q4_K | TypeId::Q6_K => operands.extend([quants, scales, out]),
             _ if per_tensor => {
                 operands.extend([quants, scales, sums, out, work]);
                 operands.extend(ternary);

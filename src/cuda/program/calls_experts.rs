@@ -86,6 +86,14 @@ impl Pass<'_> {
         let shape = (matrix.rows, matrix.columns);
         let launch = plan::of_chosen(matrix.ty, shape, self.rows(who))?;
         let source = self.value(from);
+        if let Some(layout) = plan::integers(matrix.ty) {
+            return self.integers(
+                launch,
+                (matrix, &layout),
+                [from, to],
+                Some((who, used(self.value(to)) / used(source))),
+            );
+        }
         let mut operands = vec![memory(matrix.memory)];
         if plan::is_listed(matrix.ty) {
             operands.push(memory(matrix.memory + 1));

@@ -10,9 +10,10 @@ use super::operation::Placed;
 use super::plane_matrix::PlaneMatrix;
 use crate::fast::WeightFormat;
 use crate::fragment::ROWS;
+use crate::pack::integers::IntegerLayout;
 use crate::pack::rows::{self, SLAB};
 use crate::pack::{PackError, coded, halves};
-use crate::plan::multiplies;
+use crate::plan::{integers, is_listed, multiplies};
 
 /// A matrix of weights.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,8 @@ pub(super) enum Layout<'a> {
     AsTq2(Matrix<'a>),
     /// For products of bytes: codes, and scales where each block has one.
     Rows(Matrix<'a>),
+    /// For products of types that are integers: codes, floats of blocks, and bytes of groups where there are such.
+    Integers(Matrix<'a>, IntegerLayout),
     /// For products of half floats.
     Halves(Matrix<'a>),
     /// For products of activations in half precision: codes, and scales of groups or of columns.
@@ -93,6 +96,15 @@ impl Layout<'_> {
                 let blocks = m.data.as_chunks().0.iter();
                 let bytes: Vec<u8> = blocks.flat_map(tq1_0::to_tq2_0).collect();
                 vec![bytes.into()]
+            }
+            Layout::Integers(m, layout) => {
+                let packed = layout.pack(m.data, m.rows, m.columns);
+                let packed = packed.map_err(|why| failed(m, why))?;
+                let mut parts = vec![dwords(&packed.codes), dwords(&packed.floats)];
+                if !packed.bytes.is_empty() {
+                    parts.push(packed.bytes.into());
+                }
+                parts
             }
             Layout::Halves(m) => {
                 let packed = halves::halves(m.data, m.rows, m.columns);
@@ -246,7 +258,7 @@ impl<'a> Store<'a> {
         Ok((kernel, self.plain(memories, matrix, bytes)))
     }
 
-    /// Rows of blocks as they are; a table and a product with the same weights share them.
+    /// Rows of blocks as they are, which are there once.
     fn plain(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>, bytes: usize) -> usize {
         let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Plain(m) if std::ptr::eq(m.data, matrix.data));
         match self.weights.iter().find(same) {
@@ -258,11 +270,7 @@ impl<'a> Store<'a> {
     /// A matrix to multiply by.
     pub fn factor(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>) -> Result<Placed, ProgramError> {
         let (layout, bytes) = laid_out(matrix)?;
-        let memory = match layout {
-            Layout::Plain(matrix) => self.plain(memories, matrix, bytes[0]),
-            layout => self.add(memories, layout, &bytes),
-        };
-        Ok(placed(&matrix, memory))
+        Ok(placed(&matrix, self.add(memories, layout, &bytes)))
     }
 
     /// The matrices of all experts, which have one shape and one type.
@@ -296,11 +304,16 @@ fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError
         let what = format!("products with {ty} ({name})");
         return Err(ProgramError::Missing(what));
     }
-    let bytes = checked(&matrix)?;
+    checked(&matrix)?;
+    if let Some(layout) = integers(ty) {
+        let bytes = layout.bytes(rows, columns);
+        let [codes, floats, groups] = bytes.map_err(|why| ProgramError::Pack { name: name.to_owned(), why })?;
+        let parts = [codes, floats].into_iter().chain(Some(groups).filter(|bytes| *bytes > 0));
+        return Ok((Layout::Integers(matrix, layout), parts.collect()));
+    }
     let tiles = rows.div_ceil(ROWS);
     let tile = |dwords: usize| size(&[tiles, dwords.div_ceil(SLAB), SLAB * ROWS * 4], name);
     Ok(match ty {
-        TypeId::Q4_K | TypeId::Q6_K => (Layout::Plain(matrix), vec![bytes]),
         TypeId::F16 => {
             let bytes = size(&[rows.div_ceil(32), columns.div_ceil(2), 32 * 4], name)?;
             (Layout::Halves(matrix), vec![bytes])
@@ -309,7 +322,7 @@ fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError
             let bytes = size(&[rows.div_ceil(32), columns, 32 * 4], name)?;
             (Layout::Singles(matrix), vec![bytes])
         }
-        TypeId::Q8_0 | TypeId::Q4_0 | TypeId::TQ1_0 | TypeId::TQ2_0 => {
+        _ if is_listed(ty) => {
             let (block, dwords) = match ty {
                 TypeId::Q8_0 => (32, 8),
                 TypeId::Q4_0 => (32, 4),
@@ -341,9 +354,10 @@ fn embedding(ty: TypeId) -> Option<&'static str> {
     })
 }
 
-/// True if a kernel decodes the rows of a table of this type.
+/// True if the rows of a table of this type are decoded by a kernel. Those of a type whose products have a layout of their
+/// own come from the processor, because the table, which mostly makes the logits too, would lie there twice.
 pub fn embeds(ty: TypeId) -> bool {
-    embedding(ty).is_some()
+    embedding(ty).is_some() && integers(ty).is_none()
 }
 
 /// The bytes of a matrix, which are those that it was given.
@@ -359,7 +373,7 @@ fn checked(matrix: &Matrix<'_>) -> Result<usize, ProgramError> {
         false if !columns.is_multiple_of(info.block) => {
             return Err(failed(PackError::Columns { what: info.name, columns, block: info.block }));
         }
-        false => size(&[columns / info.block, info.bytes], matrix.name)?,
+        false => size(&[columns / info.block, info.bytes], matrix.name)?.saturating_add(info.head),
     };
     let expected = size(&[rows, of_row], matrix.name)?;
     if matrix.data.len() != expected {
@@ -370,6 +384,14 @@ fn checked(matrix: &Matrix<'_>) -> Result<usize, ProgramError> {
 
 /// The form in which a type's kernels take activations; `None` for floats.
 pub(super) fn quants_for(ty: TypeId) -> Option<Quants> {
+    if let Some(layout) = integers(ty) {
+        return Some(match ty.info().and_then(|info| info.act) {
+            Some(TypeId::Q8_0) => Quants::Q8_0,
+            Some(TypeId::Q8_1) => Quants::Q8_1,
+            _ if layout.has_chains() => Quants::Q8KChains,
+            _ => Quants::Q8K,
+        });
+    }
     match ty {
         TypeId::Q8_0 | TypeId::Q4_0 => Some(Quants::Q8_0),
         TypeId::I2_S => Some(Quants::Bytes { floored: true }),

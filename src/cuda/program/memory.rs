@@ -107,7 +107,11 @@ impl RowCount {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Quants {
     Q8K,
+    /// Q8_K whose columns stand in the order of the eight chains of a definition.
+    Q8KChains,
     Q8_0,
+    /// Q8_0 with scaled sums, for weights with minima.
+    Q8_1,
     /// Bytes under one scale, which has a floor or none.
     Bytes {
         floored: bool,
@@ -122,8 +126,8 @@ impl Quants {
     /// Scales of a token.
     pub fn scales(self, columns: usize) -> usize {
         match self {
-            Quants::Q8K => columns / 256,
-            Quants::Q8_0 => columns / 32,
+            Quants::Q8K | Quants::Q8KChains => columns / 256,
+            Quants::Q8_0 | Quants::Q8_1 => columns / 32,
             Quants::Bytes { .. } => 1,
             Quants::Planes => columns.div_ceil(64),
             Quants::Halves => 0,

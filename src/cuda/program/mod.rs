@@ -10,6 +10,7 @@ mod between;
 mod calls;
 mod calls_attention;
 mod calls_experts;
+mod calls_integers;
 mod calls_recurrent;
 mod compressed;
 mod few;

@@ -105,7 +105,7 @@ fn the_kernels_run_and_all_memory_is_given_back() {
     let text = tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), &plan, words));
     assert!(text.starts_with("Once"), "{text}");
     let calls = fs::read_to_string(log).expect("a log");
-    for kernel in ["embed_q6_k", "norm_q8_k", "tq2_0_decode_8", "rope", "attend"] {
+    for kernel in ["few_chains_6", "norm_q8_k", "tq2_0_decode_8", "rope", "attend"] {
         assert!(calls.lines().any(|line| line == kernel), "{kernel} in {calls}");
     }
     // The context ends once, and the library itself has looked for memory that was still taken.
@@ -279,12 +279,12 @@ fn what_is_in_the_way_is_one_line() {
         ("fail=cuMemAlloc_v2:2", "the GPU has no room for "),
         (
             "fail=cuModuleLoadDataEx:218",
-            "does not compile the kernels of 'embed': CUDA_ERROR_INVALID_PTX (218); install a newer driver",
+            "does not compile the kernels of 'norm': CUDA_ERROR_INVALID_PTX (218); install a newer driver",
         ),
         ("fail=cuModuleGetFunction:500", "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND (500)"),
         (
             "fail=cuLaunchKernel:719",
-            "the GPU failed with CUDA_ERROR_LAUNCH_FAILED (719) in cuLaunchKernel; kernel 'embed_q6_k'",
+            "the GPU failed with CUDA_ERROR_LAUNCH_FAILED (719) in cuLaunchKernel; kernel 'norm_q8_k'",
         ),
         // A kernel that fails shows in a call behind it.
         ("fail=rope:700", "the GPU failed with CUDA_ERROR_ILLEGAL_ADDRESS (700) in cu"),

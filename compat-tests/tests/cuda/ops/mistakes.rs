@@ -4,7 +4,7 @@ use trine::Isa;
 use trine::ops::norm::{Kind, Norm};
 use trine_compat_tests::ptx::{Emulated, Module, Schedule};
 use trine_cuda::program::{Matrix, ProgramError, Recorder, Span};
-use trine_cuda::ptx::{ATTENTION, CHAINS, CHOSEN, EXPERTS, NORM, QUANTIZE, Text};
+use trine_cuda::ptx::{ATTENTION, CHAINS, CHOSEN, EXPERTS, INTEGERS, NORM, QUANTIZE, Text};
 use trine_formats::types::TypeId;
 
 use super::attention::{Case as Attention, order_shows};
@@ -78,16 +78,16 @@ fn in_quantizers_and_products() {
     let of = |kernel, change: &dyn Fn(&str) -> String| {
         shows(kernel, change, (&x, columns), &expected, |r, x| r.product(matrix, x))
     };
-    let quantizer = (QUANTIZE, "quantize_q8_k");
+    let quantizer = (QUANTIZE, "quantize_q8_k_chains");
     assert!(!of(quantizer, &|t| format!("{t} ")), "no mistake");
     assert!(of(quantizer, &|t| t.replace("setp.lt.f32", "setp.gt.f32")), "the least magnitude");
     assert!(of(quantizer, &|t| t.replace("setp.eq.f32", "setp.lt.f32")), "the last of equals");
     assert!(of(quantizer, &|t| t.replacen("0f4B400000", "0f4B000000", 1)), "another rounding");
     assert!(of(quantizer, &|t| t.replacen("div.rn.f32", "mul.rn.f32", 1)), "no inverse");
     assert!(of(quantizer, &|t| t.replacen("shfl.sync.bfly", "shfl.sync.down", 1)), "half of the lanes");
-    let product = (CHAINS, "q6_k_product");
-    assert!(of(product, &|t| t.replacen("add.rn.f32", "sub.rn.f32", 1)), "a difference");
-    assert!(of(product, &|t| t.replacen("shfl.sync.idx", "shfl.sync.up", 2)), "chains of other lanes");
+    let product = (INTEGERS, "few_chains_6");
+    assert!(of(product, &|t| t.replace("mul.rn.f32", "add.rn.f32")), "scales added");
+    assert!(of(product, &|t| t.replacen("mma.sync", "// mma.sync", 1)), "one chain without its upper parts");
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn in_products_of_chosen_experts() {
         (TypeId::TQ2_0, 256, CHOSEN, "tq2_0_chosen", &[sum, quotient]),
         (TypeId::Q8_0, 160, CHOSEN, "q8_0_chosen", &[sum, quotient, barrier]),
         (TypeId::Q4_0, 160, CHOSEN, "q4_0_chosen", &[sum, quotient, barrier]),
-        (TypeId::Q4_K, 256, CHAINS, "q4_k_chosen", &[sum, quotient]),
-        (TypeId::Q6_K, 256, CHAINS, "q6_k_chosen", &[sum, quotient]),
+        (TypeId::Q4_K, 256, INTEGERS, "few_chains_4", &[sum, quotient, barrier]),
+        (TypeId::Q6_K, 256, INTEGERS, "few_chains_6", &[sum, quotient, barrier]),
         (TypeId::F16, 33, CHAINS, "f16_chosen", &[double, quotient]),
         (TypeId::F32, 33, CHAINS, "f32_chosen", &[double, quotient]),
         (TypeId::F32, 33, CHAINS, "f32_product", &[double, factor]),

@@ -1,8 +1,9 @@
-//! Products of K-quants and half floats, and of all types with the quantizers before them.
+//! Products of all types, with the quantizers before them.
 
 use trine_compat_tests::inputs::Rng;
+use trine_cuda::plan;
 use trine_cuda::program::Matrix;
-use trine_formats::types::TypeId;
+use trine_formats::types::{REGISTRY, TypeId};
 
 use super::{Case, rows};
 use crate::product::assert_same;
@@ -40,12 +41,6 @@ fn check(ty: TypeId, count: usize, columns: usize, usual: bool) {
 
 #[test]
 fn by_the_types_of_heads() {
-    for ty in [TypeId::Q4_K, TypeId::Q6_K] {
-        for (count, columns) in [(1, 256), (33, 768), (70, 256)] {
-            check(ty, count, columns, false);
-            check(ty, count, columns, true);
-        }
-    }
     for (count, columns) in [(1, 1), (33, 7), (70, 256), (32, 511)] {
         check(TypeId::F16, count, columns, false);
         check(TypeId::F16, count, columns, true);
@@ -56,9 +51,9 @@ fn by_the_types_of_heads() {
 
 #[test]
 fn by_the_types_of_blocks() {
-    for ty in [TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0] {
-        check(ty, 40, 512, false);
-        check(ty, 17, 768, true);
+    for info in REGISTRY.iter().filter(|info| info.encode.is_some() && plan::multiplies(info.id)) {
+        check(info.id, 40, 512, false);
+        check(info.id, 17, 768, true);
     }
     // An odd number of blocks, and a last group that is not full.
     check(TypeId::Q8_0, 20, 288, true);

@@ -53,7 +53,8 @@ fn product(info: &TypeInfo, form: &IntegerForm, row: &[u8], acts: &[Act]) -> f32
         let wide = acts[0].quants.len();
         let act = |g: usize| &acts[(number * info.block + g * group) / wide];
         let quant = |e: usize| acts[(number * info.block + e) / wide].quants[(number * info.block + e) % wide];
-        let isum = |g: usize| -> i32 { (g * group..(g + 1) * group).map(|e| i32::from(block.levels[e]) * quant(e)).sum() };
+        let isum =
+            |g: usize| -> i32 { (g * group..(g + 1) * group).map(|e| i32::from(block.levels[e]) * quant(e)).sum() };
         let scale = |g: usize| i32::from(block.scales[g]);
         let all = || -> i32 { (0..groups).map(|g| scale(g) * isum(g)).sum() };
         let minima = || -> i32 { (0..info.block).map(|e| i32::from(block.minima[e / group]) * quant(e)).sum() };

@@ -2,8 +2,9 @@
 //! kernels, return results. A driver implements it, and so does the emulator of the tests.
 //!
 //! A device does one thing after the other, in the order of the calls: a kernel sees what earlier calls have written,
-//! and [`Device::download`] waits for all of them. Nothing more is asked of it; which kernel, grid and arguments come
-//! next is said by plans, which know no device.
+//! and [`Device::download`] waits for all of them. Several devices work at the same time; [`Device::mark`] and
+//! [`Device::after`] say what one of them does behind the work of another. Which kernel, grid and arguments come next is
+//! said by plans, which know no device.
 
 use std::error::Error;
 
@@ -38,6 +39,8 @@ pub trait Device {
     type Buffer: Send + Sync;
     /// Recorded starts of kernels. Their buffers stay where they are while it is there.
     type Graph: Send;
+    /// A place in a device's work, for other devices to wait for; nothing where it was not set.
+    type Mark: Default + Send;
     /// Why something could not be done, in one line.
     type Error: Error + Send + Sync + 'static;
 
@@ -100,6 +103,31 @@ pub trait Device {
     /// # Errors
     /// They end behind the buffer's end, or something that was started has failed.
     fn download(&mut self, from: &Self::Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Sets a mark behind all that was started.
+    ///
+    /// # Errors
+    /// Something that was started has failed.
+    fn mark(&mut self, mark: &mut Self::Mark) -> Result<(), Self::Error>;
+
+    /// Lets everything that is started from now on wait for a mark of another device. The caller does not wait.
+    ///
+    /// # Errors
+    /// Something that was started has failed.
+    fn after(&mut self, mark: &Self::Mark) -> Result<(), Self::Error>;
+
+    /// Copies `bytes` bytes of a buffer, counted from its byte, to a buffer of [`Device::allocate`] of another device of
+    /// the same kind, from a byte on, behind all that this device has started. Marks put the other device's work in order.
+    ///
+    /// # Errors
+    /// They end behind the end of a buffer, or a device has failed.
+    fn send(
+        &mut self,
+        from: (&Self::Buffer, usize),
+        bytes: usize,
+        other: &mut Self,
+        to: (&mut Self::Buffer, usize),
+    ) -> Result<(), Self::Error>;
 
     /// Waits for all that was started.
     ///

@@ -18,6 +18,16 @@ pub enum DeviceError {
     LeftOut,
 }
 
+/// How several GPUs share the layers that they run.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Sharing {
+    /// Each runs some of them.
+    #[default]
+    Layers,
+    /// Each has some rows of every matrix.
+    Rows,
+}
+
 /// A GPU, and how much of a model it runs. No value has this type.
 #[derive(Clone, Debug)]
 pub struct Offload {
@@ -88,8 +98,11 @@ impl Offload {
         match self.device {}
     }
 
-    /// The blocks of each GPU.
-    pub fn parts(&self, _: usize) -> Vec<(&Gpu, Range<usize>)> {
+    /// Checks that GPUs have a kernel for each operation.
+    ///
+    /// # Errors
+    /// None.
+    pub fn check(&self, _: &Processor, _: &Program, _: Recording<'_>) -> Result<(), DeviceError> {
         match self.device {}
     }
 

@@ -15,5 +15,5 @@ mod processor;
 use left_out as device;
 
 pub use behind::Behind;
-pub use device::{DeviceError, Gpu, Limits, Offload, Offloaded, OnDevice, Recording, Running, check};
+pub use device::{DeviceError, Gpu, Limits, Offload, Offloaded, OnDevice, Recording, Running, Sharing, check};
 pub use processor::{Cancelled, PassOptions, Processor, Profile, Ropes};

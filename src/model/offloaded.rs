@@ -70,11 +70,9 @@ impl Weights {
             return Ok(());
         };
         let least = Limits { tokens: 1, wanted: 1, context: 1, page: 1, pages: 1, slots: 1 };
-        let parts = offload.parts(inner.program.blocks().len());
-        let mut checked = parts
-            .into_iter()
-            .map(|(_, blocks)| exec::check(&inner.processor, &inner.program, inner.recording(least, blocks)));
-        checked.try_for_each(|part| part).map_err(ModelError::Offload)
+        let blocks = inner.program.blocks().len();
+        let recording = inner.recording(least, offload.first(blocks)..blocks + 1);
+        offload.check(&inner.processor, &inner.program, recording).map_err(ModelError::Offload)
     }
 
     /// Starts the GPU's part, with memory for passes within `limits`; `None` where it runs nothing.

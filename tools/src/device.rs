@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use trine::exec::{self, Offload};
+use trine::exec::{self, Offload, Sharing};
 use trine_cuda::driver::{self, Gpu};
 use trine_cuda::run::Shared;
 
@@ -98,7 +98,7 @@ pub enum Split {
     /// Each GPU runs some of the layers.
     #[default]
     Layer,
-    /// Each GPU has a part of every matrix: known by name, and refused where there are GPUs.
+    /// Each GPU has some rows of every matrix.
     Row,
 }
 
@@ -110,8 +110,8 @@ impl FromStr for Split {
             "none" => Ok(Split::None),
             "layer" => Ok(Split::Layer),
             "row" | "tensor" => Ok(Split::Row),
-            _ if text.contains(',') => Err("one at a time: give layer or none".to_owned()),
-            _ => Err("it is layer or none".to_owned()),
+            _ if text.contains(',') => Err("one at a time: give layer, row or none".to_owned()),
+            _ => Err("it is layer, row or none".to_owned()),
         }
     }
 }
@@ -149,13 +149,13 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "cpu|cuda[:N],...", default_value_t)]
     pub device: Device,
 
-    /// How several GPUs share the model, also -sm: layer for some of the layers each, or none for one GPU that runs all
-    /// (--main-gpu)
-    #[arg(long, value_name = "layer|none", default_value_t)]
+    /// How several GPUs share the model, also -sm: layer for some of the layers each, row (or tensor) for some rows of
+    /// every matrix each, or none for one GPU that runs all (--main-gpu). The result has the same bits
+    #[arg(long, value_name = "layer|row|none", default_value_t)]
     pub split_mode: Split,
 
-    /// The shares of the GPUs in the layers, also -ts: 3,1 gives the first three times as many as the second. Without it
-    /// they have layers by their free memory. The result has the same bits
+    /// The shares of the GPUs in the layers or rows, also -ts: 3,1 gives the first three times as many as the second.
+    /// Without it they have shares by their free memory. The result has the same bits
     #[arg(long, value_name = "N,...")]
     pub tensor_split: Option<Shares>,
 
@@ -231,7 +231,10 @@ impl PlaceArgs {
         let shares = self.tensor_split.as_ref().map_or(&[][..], |shares| &shares.0);
         match gpus.is_empty() {
             true => Ok(None),
-            false => Ok(Some(Offload { widths: widths.to_vec(), ..Offload::among(gpus, shares, layers)? })),
+            false => {
+                let sharing = if self.split_mode == Split::Row { Sharing::Rows } else { Sharing::Layers };
+                Ok(Some(Offload { widths: widths.to_vec(), sharing, ..Offload::among(gpus, shares, layers)? }))
+            }
         }
     }
 
@@ -247,11 +250,6 @@ impl PlaceArgs {
             }
             return Ok(Vec::new());
         };
-        if self.split_mode == Split::Row {
-            bail!(
-                "--split-mode row: matrices are not cut over GPUs, because parts of a sum that are added up later have other bits; use layer"
-            );
-        }
         let (named, count) = (gpus.numbers(), gpus.numbers().len());
         if let Some(Shares(shares)) = &self.tensor_split
             && shares.len() > count
@@ -265,12 +263,12 @@ impl PlaceArgs {
         }
         if self.split_mode == Split::None {
             if self.tensor_split.is_some() {
-                bail!("--tensor-split is for --split-mode layer; leave it out");
+                bail!("--tensor-split is for --split-mode layer and row; leave it out");
             }
             return Ok(vec![named[main]]);
         }
         if self.main_gpu.is_some() && count > 1 {
-            note!("note: --main-gpu: with --split-mode layer no GPU has more to do than its layers");
+            note!("note: --main-gpu: with --split-mode {} no GPU has more to do than its share", self.split_mode);
         }
         Ok(named.to_vec())
     }

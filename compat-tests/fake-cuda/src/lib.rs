@@ -8,11 +8,12 @@
 //!
 //! The environment variable `TRINE_FAKE_CUDA` says what the device is: words such as `capability=7.5`,
 //! `memory=1000000` or `memory=1000000,2000000` for the devices in turn, `devices=2`, `version=13000`, `log=FILE`, which notes the calls that matter, `fail=FUNCTION:CODE`
-//! or `fail=KERNEL:CODE` for a function or a kernel that fails with a code, and `skip=KERNEL` for one that does
-//! nothing.
+//! or `fail=KERNEL:CODE` for a function or a kernel that fails with a code, `skip=FUNCTION` or `skip=KERNEL` for
+//! one that does nothing, and `reaches=0` for devices that cannot write each other's memory.
 
 mod answer;
 mod calls;
+mod order;
 mod plan;
 mod state;
 

@@ -19,8 +19,10 @@ pub struct Plan {
     pub clocks: [i32; 4],
     /// The functions and kernels that fail, and what they answer.
     pub failures: Vec<(String, Code)>,
-    /// The kernels that do nothing.
+    /// The functions and kernels that do nothing.
     pub skipped: Vec<String>,
+    /// True if devices can write each other's memory.
+    pub reaches: bool,
     /// Where calls are noted.
     pub log: Option<PathBuf>,
 }
@@ -35,6 +37,7 @@ impl Default for Plan {
             clocks: [132, 1_980_000, 2_619_000, 5120],
             failures: Vec::new(),
             skipped: Vec::new(),
+            reaches: true,
             log: None,
         }
     }
@@ -69,6 +72,7 @@ impl Plan {
                     let code = code.parse().expect("a code");
                     plan.failures.push((what.to_owned(), code));
                 }
+                "reaches" => plan.reaches = number() != 0,
                 "skip" => plan.skipped.push(value.to_owned()),
                 "log" => plan.log = Some(value.into()),
                 other => panic!("there is no '{other}'"),

@@ -1,7 +1,7 @@
 //! The library's state in a process.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -10,6 +10,7 @@ use trine_ptx::{Argument, Buffer, Device, Module};
 
 use crate::Plan;
 use crate::answer::{Code, INVALID_CONTEXT, NOT_INITIALIZED};
+use crate::order::Order;
 
 /// Where handles of each kind begin, so that none is taken for one of another kind.
 pub(crate) const CONTEXT: usize = 0x1000_0000;
@@ -18,6 +19,7 @@ pub(crate) const MODULES: usize = 0x3000_0000;
 pub(crate) const KERNELS: usize = 0x4000_0000;
 pub(crate) const GRAPHS: usize = 0x5000_0000;
 pub(crate) const READY: usize = 0x6000_0000;
+pub(crate) const EVENTS: usize = 0x7000_0000;
 
 /// A kernel that was asked for.
 pub(crate) struct Kernel {
@@ -43,7 +45,7 @@ const OF_DEVICE: usize = 1 << 20;
 
 /// A device and what belongs to its context. Its handles are numbers behind those of the devices before it.
 pub(crate) struct One {
-    number: usize,
+    pub number: usize,
     /// How often the context is held.
     pub holds: usize,
     pub streams: Vec<bool>,
@@ -59,6 +61,8 @@ pub(crate) struct One {
     pub taken: BTreeMap<u64, (Buffer, usize)>,
     /// Error of a kernel: every call that waits for the kernel returns it.
     pub failed: Option<Code>,
+    /// The devices whose memory it may write itself.
+    pub reached: BTreeSet<usize>,
 }
 
 /// The library's state.
@@ -66,6 +70,7 @@ pub(crate) struct State {
     pub plan: Plan,
     pub initialized: bool,
     pub devices: Vec<One>,
+    pub order: Order,
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
@@ -83,9 +88,11 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         device: Device::new(),
         taken: BTreeMap::new(),
         failed: None,
+        reached: BTreeSet::new(),
     };
-    let devices = (0..usize::try_from(plan.devices).unwrap_or(0)).map(one).collect();
-    Mutex::new(State { plan, initialized: false, devices })
+    let devices: Vec<One> = (0..usize::try_from(plan.devices).unwrap_or(0)).map(one).collect();
+    let order = Order::new(devices.len());
+    Mutex::new(State { plan, initialized: false, devices, order })
 });
 
 thread_local! {
@@ -138,6 +145,24 @@ impl State {
     pub fn one(&mut self, number: i32) -> &mut One {
         let found = usize::try_from(number).ok().and_then(|number| self.devices.get_mut(number));
         found.unwrap_or_else(|| mistake("a device that is not there"))
+    }
+
+    /// The number of the device of the thread's context, whose queue is given something.
+    pub fn work(&mut self, stream: usize) -> Result<usize, Code> {
+        let one = self.entered()?;
+        one.stream(stream);
+        let (number, alone) = (one.number, one.streams.iter().filter(|there| **there).count() == 1);
+        // The order of several queues of a device is not followed.
+        if !self.order.work(number) && alone {
+            mistake("work that does not wait for a copy from another device");
+        }
+        Ok(number)
+    }
+
+    /// The number of the device of a context.
+    pub fn of_context(&self, context: usize) -> usize {
+        let found = self.devices.iter().position(|one| one.first(CONTEXT) == context);
+        found.unwrap_or_else(|| mistake("a context that is none"))
     }
 
     /// Bytes of memory of the device of the thread's context, and those of them that are free.

@@ -67,6 +67,10 @@ pub struct Emulated {
     pub records: bool,
     /// Kernels that were started one by one, and graphs.
     pub started: Arc<[AtomicUsize; 2]>,
+    /// Copies that it has sent to other devices.
+    pub sent: Arc<AtomicUsize>,
+    /// The copy to another device, counted from 0, that it leaves out, to see that this is found.
+    pub left_out: Option<usize>,
     /// Bytes that it says are free.
     pub free: u64,
     /// Bytes that were allocated.
@@ -90,6 +94,8 @@ impl Emulated {
             multiprocessors: 132,
             records: true,
             started: Arc::default(),
+            sent: Arc::default(),
+            left_out: None,
             free: 1 << 40,
             allocated: 0,
             instructions: 0,
@@ -149,6 +155,8 @@ fn of(argument: &device::Argument<'_, Buffer>) -> Argument {
 impl device::Device for Emulated {
     type Buffer = Buffer;
     type Graph = Graph;
+    /// It has done what it was given when a call ends.
+    type Mark = ();
     type Error = Fault;
 
     fn multiprocessors(&self) -> usize {
@@ -199,6 +207,27 @@ impl device::Device for Emulated {
 
     fn download(&mut self, from: &Buffer, at: usize, bytes: &mut [u8]) -> Result<(), Fault> {
         bytes.copy_from_slice(self.device.some_bytes(*from, at, bytes.len()));
+        Ok(())
+    }
+
+    fn mark(&mut self, (): &mut ()) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn after(&mut self, (): &()) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        (from, at): (&Buffer, usize),
+        bytes: usize,
+        other: &mut Emulated,
+        (to, place): (&mut Buffer, usize),
+    ) -> Result<(), Fault> {
+        if self.left_out != Some(self.sent.fetch_add(1, Ordering::Relaxed)) {
+            other.device.fill(*to, place, self.device.some_bytes(*from, at, bytes));
+        }
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Products with any-precision weights: at every width and on both number paths the bits of their definitions.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -53,7 +54,7 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                 for &tokens in tokens {
                     let shape = Shape { ty: TypeId::F32, rows, columns, tokens, way: Way::Exact };
                     let mut product = Product::of(context, shape, 1, view.width, |recorder, x| {
-                        let views = views.iter().collect();
+                        let views = views.iter().map(Cow::Borrowed).collect();
                         recorder.planes_product(PlaneMatrix { name: "planes", path, views }, x)
                     })?;
                     let found = product.run(context, &x[..tokens * columns])?;

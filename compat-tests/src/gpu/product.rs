@@ -136,7 +136,8 @@ impl<D: Device> Product<D> {
                 *buffer = Some(taken);
             }
         }
-        let calls = program.logits_of(shape.tokens, width)?;
+        let stretches = program.logits_of(shape.tokens, width)?;
+        let calls = stretches.into_iter().flat_map(|stretch| stretch.calls).collect();
         Ok(Product { program, calls, buffers, weights, shape })
     }
 

@@ -31,7 +31,7 @@ fn load(file: &ModelFile, layers: usize, number_path: NumberPath, schedule: Sche
 
 /// Hashes of the logits of some tokens at each of some widths, one after the other with the same weights, of which the
 /// first tokens are a pass of their own.
-fn hashes(model: &Weights, tokens: &[u32], widths: &[u8]) -> Vec<String> {
+pub fn hashes(model: &Weights, tokens: &[u32], widths: &[u8]) -> Vec<String> {
     let pool = Pool::new(1).expect("a thread");
     let mut all = Vec::new();
     let mut session = Session::new(model, &pool, SessionOptions { n_ctx: 32, n_ubatch: 16 });
@@ -68,7 +68,7 @@ const ALL: usize = usize::MAX;
 const PATHS: [NumberPath; 2] = [NumberPath::I16, NumberPath::F32];
 
 /// Tokens of a vocabulary of 128.
-fn tokens(count: usize) -> Vec<u32> {
+pub fn tokens(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| (i * 37 + 3) % 128).collect()
 }
 

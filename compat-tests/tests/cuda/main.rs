@@ -16,5 +16,6 @@ mod model;
 mod ops;
 mod product;
 mod products;
+mod rows;
 mod sparse;
 mod states;

@@ -11,6 +11,7 @@ use trine_testkit::{is_long, sha256};
 use super::archs::made_as;
 use super::devices::{ALL, MUCH, on_gpus};
 use super::model::{hashes, on_gpu};
+use super::rows::shared;
 use trine::kv::Sequence;
 
 /// The hashes of the logits of a conversation with an engine for so many sequences at a time.
@@ -88,6 +89,9 @@ fn states_lie_on_several_gpus() {
         // Blocks on both.
         let model = on_gpus(&file, &[MUCH; 2], &[1.0, 2.0], ALL).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(conversation(&model, 1), expected, "{name}");
+        // Both have all states where they share rows of matrices.
+        let model = shared(&file, &[1.0, 2.0], ALL);
+        assert_eq!(conversation(&model, 1), expected, "{name}, rows");
     }
 }
 

@@ -86,6 +86,23 @@ impl ApView {
         (2 * self.groups) << self.width
     }
 
+    /// Some of its rows, which keep the sparse weights of all; `None` when they are not there.
+    pub fn rows(&self, range: Range<usize>) -> Option<ApView> {
+        let slice =
+            |blob: &Blob, bytes: usize, more: usize| blob.slice(range.start * bytes..(range.end + more) * bytes);
+        let sparse = match &self.sparse {
+            None => None,
+            Some(sparse) => Some(SparseView { ptr: slice(&sparse.ptr, 4, 1)?, ..sparse.clone() }),
+        };
+        Some(ApView {
+            rows: range.len(),
+            planes: self.planes.iter().map(|plane| slice(plane, 8 * self.words(), 0)).collect::<Option<_>>()?,
+            lut: slice(&self.lut, self.lut_bytes(), 0)?,
+            sparse,
+            ..self.clone()
+        })
+    }
+
     /// The planes of a row, leading bits first.
     pub fn row_planes(&self, row: usize) -> Vec<&[u8]> {
         let bytes = 8 * self.words();

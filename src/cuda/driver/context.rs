@@ -3,13 +3,14 @@
 //! All work goes to one queue, so it is done in the order of the calls. The driver tells of a failure when something is
 //! asked of it later, so an error of a launch may show in the download behind it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
 use super::graph::Graph;
-use super::library::{Driver, Handle};
+use super::library::{self, Driver, Handle};
+use super::mark::Mark;
 use super::open::{Memory, Open};
 use super::{DriverError, Gpu};
 use crate::device::{Argument, Device, Start};
@@ -51,6 +52,10 @@ pub struct Context {
     last: String,
     /// False once launches could not be recorded.
     records: bool,
+    /// False once the driver did not copy to another device.
+    sends: bool,
+    /// The devices to which it was asked to copy directly.
+    asked: HashSet<library::Device>,
 }
 
 // SAFETY: handles of modules and kernels are like those of `Open`, and every use goes through its context.
@@ -81,6 +86,8 @@ impl Context {
             kernels: HashMap::new(),
             last: "none".to_owned(),
             records: true,
+            sends: true,
+            asked: HashSet::new(),
         })
     }
 
@@ -167,6 +174,21 @@ impl Context {
         Ok(kernel)
     }
 
+    /// Lets the device write another one's memory itself, where it can; otherwise the driver copies through the machine's.
+    fn ask_for(&mut self, other: &Open) {
+        if !self.asked.insert(other.number) {
+            return;
+        }
+        let Ok(driver) = self.open.enter() else { return };
+        let mut can = 0;
+        // SAFETY: there is room for one integer, and both devices are ones that the driver gave.
+        let asked = unsafe { driver.can_reach(&mut can, self.open.number, other.number) };
+        if asked.is_ok() && can != 0 {
+            // SAFETY: the context is held as long as `other`. Copies go on whatever the driver answers.
+            let _ = unsafe { driver.reach(other.context, 0) };
+        }
+    }
+
     /// An error of a call behind launches.
     fn failed(&self, error: DriverError) -> DriverError {
         match error {
@@ -194,6 +216,7 @@ impl Slot {
 impl Device for Context {
     type Buffer = Memory;
     type Graph = Graph;
+    type Mark = Mark;
     type Error = DriverError;
 
     fn multiprocessors(&self) -> usize {
@@ -318,6 +341,38 @@ impl Device for Context {
         let done = unsafe { driver.download(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
         done.map_err(|e| self.failed(e))?;
         self.wait()
+    }
+
+    fn mark(&mut self, mark: &mut Mark) -> Result<(), DriverError> {
+        mark.set(&self.open).map_err(|e| self.failed(e))
+    }
+
+    fn after(&mut self, mark: &Mark) -> Result<(), DriverError> {
+        mark.before(&self.open).map_err(|e| self.failed(e))
+    }
+
+    fn send(
+        &mut self,
+        (from, at): (&Memory, usize),
+        bytes: usize,
+        other: &mut Context,
+        (to, place): (&mut Memory, usize),
+    ) -> Result<(), DriverError> {
+        let (source, target) = (from.part(at, bytes)?, to.part(place, bytes)?);
+        if self.sends {
+            self.ask_for(&other.open);
+            let driver = self.open.enter()?;
+            let (there, here) = (other.open.context, self.open.context);
+            // SAFETY: both ranges lie in their buffers, as was checked, which are of these contexts; the queue is there as
+            // long as `self`.
+            if unsafe { driver.send(target, there, source, here, bytes, self.open.stream) }.is_ok() {
+                return Ok(());
+            }
+            self.sends = false;
+        }
+        let mut through = vec![0; bytes];
+        self.download(from, at, &mut through)?;
+        other.upload(to, place, &through)
     }
 
     fn wait(&mut self) -> Result<(), DriverError> {

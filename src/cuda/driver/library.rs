@@ -32,6 +32,8 @@ pub(super) struct Driver {
     functions: Functions,
     /// Functions of graphs; a driver may lack them.
     graphs: Option<Graphs>,
+    /// Functions between devices; a driver may lack them.
+    peers: Option<Peers>,
     /// Function that names a return value.
     error_name: ErrorName,
     /// Keeps the functions where they are.
@@ -167,6 +169,26 @@ functions! {
     give_back_ready(ready: Handle) = "cuGraphExecDestroy";
 }
 
+functions! {
+    /// Addresses of the functions between devices.
+    Peers by peers:
+    /// Tells whether a device can read and write the memory of another one itself.
+    can_reach(can: *mut c_int, device: Device, other: Device) = "cuDeviceCanAccessPeer";
+    /// Lets the device of the thread's context do so; the only flags that the API has are none.
+    reach(other: Handle, flags: c_uint) = "cuCtxEnablePeerAccess";
+    /// Copies from the device of a context to that of another, through the machine's memory where they do not reach each
+    /// other.
+    send(to: Address, to_context: Handle, from: Address, from_context: Handle, bytes: usize, stream: Handle) = "cuMemcpyPeerAsync";
+    /// A place in a queue; flag 2 is one without a time.
+    event(event: *mut Handle, flags: c_uint) = "cuEventCreate";
+    /// Puts an event behind all that a queue was given.
+    record_event(event: Handle, stream: Handle) = "cuEventRecord";
+    /// Lets what a queue is given from now on wait for where an event is now.
+    wait_for(stream: Handle, event: Handle, flags: c_uint) = "cuStreamWaitEvent";
+    /// Gives an event back.
+    end_event(event: Handle) = "cuEventDestroy_v2";
+}
+
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
@@ -190,7 +212,8 @@ impl Driver {
         // SAFETY: the declaration is the one of the driver's API for this name.
         let error_name = unsafe { function(&library, name, "cuGetErrorName")? };
         let graphs = Graphs::find(&library, name).ok();
-        let driver = Driver { functions, graphs, error_name, _library: library };
+        let peers = Peers::find(&library, name).ok();
+        let driver = Driver { functions, graphs, peers, error_name, _library: library };
         // SAFETY: the only flags that the API has are none.
         unsafe { driver.init(0)? };
         Ok(driver)
@@ -204,6 +227,12 @@ impl Driver {
     /// The driver has no graphs.
     fn graphs(&self) -> Result<&Graphs, DriverError> {
         self.graphs.as_ref().ok_or_else(|| DriverError::Use("the driver has no graphs".to_owned()))
+    }
+
+    /// # Errors
+    /// The driver has no functions between devices.
+    fn peers(&self) -> Result<&Peers, DriverError> {
+        self.peers.as_ref().ok_or_else(|| DriverError::Use("the driver has no copies between devices".to_owned()))
     }
 
     /// The driver's name for an answer.

@@ -14,6 +14,7 @@ mod device;
 mod error;
 mod graph;
 mod library;
+mod mark;
 #[cfg(not(any(unix, windows)))]
 mod no_library;
 mod open;
@@ -22,4 +23,5 @@ pub use context::Context;
 pub use device::{Clocks, Gpu, Peaks};
 pub use error::DriverError;
 pub use graph::Graph;
+pub use mark::Mark;
 pub use open::Memory;

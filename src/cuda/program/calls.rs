@@ -2,7 +2,8 @@
 
 use super::memory::{Quants, Value};
 use super::operation::{OfChosen, Operation, Placed};
-use super::{Caches, Call, Operand, Program, ProgramError, fixed};
+use super::share::Pending;
+use super::{Caches, Call, Operand, Program, ProgramError, Stretch, fixed};
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
@@ -26,7 +27,7 @@ pub(super) fn of(
     [tokens, wanted]: [usize; 2],
     width: u8,
     caches: Caches,
-) -> Result<Vec<Call>, ProgramError> {
+) -> Result<Vec<Stretch>, ProgramError> {
     let limits = program.limits;
     if tokens > limits.tokens || wanted > limits.wanted || tokens == 0 || wanted == 0 {
         return Err(ProgramError::TooLarge(format!(
@@ -34,11 +35,16 @@ pub(super) fn of(
             limits.tokens, limits.wanted
         )));
     }
-    let mut pass = Pass { program, tokens, wanted, width, caches, calls: Vec::new() };
+    let (pending, stretches) = (Vec::new(), Vec::new());
+    let mut pass =
+        Pass { program, tokens, wanted, width, caches, calls: Vec::new(), pending, on_their_way: 0, stretches };
     for operation in operations {
+        pass.exchange_before(operation)?;
         pass.call(operation)?;
     }
-    Ok(pass.calls)
+    pass.exchange()?;
+    pass.stretches.push(Stretch { calls: pass.calls, exchange: None });
+    Ok(pass.stretches)
 }
 
 /// Bytes of memory that launches need beside values, at most.
@@ -47,6 +53,8 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
     let mut most = GROUP;
     for operation in &program.operations {
         match operation {
+            // A device may have no row of a small matrix.
+            Operation::Product { matrix, .. } if matrix.rows == 0 => {}
             Operation::Product { matrix, from, .. } => {
                 let rows = program.values[*from].rows;
                 let tokens = rows.count(limits.tokens, limits.wanted);
@@ -109,6 +117,11 @@ pub(super) struct Pass<'p> {
     pub(super) width: u8,
     pub(super) caches: Caches,
     pub(super) calls: Vec<Call>,
+    /// Outputs that other devices wait for, and the bytes of their memory on the way.
+    pub(super) pending: Vec<Pending>,
+    pub(super) on_their_way: usize,
+    /// The stretches that have ended.
+    pub(super) stretches: Vec<Stretch>,
 }
 
 impl Pass<'_> {
@@ -356,11 +369,14 @@ impl Pass<'_> {
             self.calls.push(Call { launch: plan.launch, operands });
             return Ok(());
         }
+        let (out, work) = (self.outputs(Some(matrix.ty), to), memory(fixed::WORK));
+        if matrix.rows == 0 {
+            return Ok(());
+        }
         let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
         if let Some(layout) = plan::integers(matrix.ty) {
-            return self.integers(plan.product, (matrix, &layout), [from, to], None);
+            return self.integers(plan.product, (matrix, &layout), (from, out), None);
         }
-        let (out, work) = (self.at(to), memory(fixed::WORK));
         let shape = [matrix.rows, matrix.columns, tokens].map(int);
         let [rows, _, count] = shape;
         let codes = memory(matrix.memory);

@@ -83,16 +83,17 @@ impl Pass<'_> {
         matrix: &Placed,
         [from, who, to]: [usize; 3],
     ) -> Result<(), ProgramError> {
+        let out = self.outputs(Some(matrix.ty), to);
+        if matrix.rows == 0 {
+            return Ok(());
+        }
         let shape = (matrix.rows, matrix.columns);
         let launch = plan::of_chosen(matrix.ty, shape, self.rows(who))?;
         let source = self.value(from);
+        // Number of experts that read the same row.
+        let share = used(self.value(to)) / used(source);
         if let Some(layout) = plan::integers(matrix.ty) {
-            return self.integers(
-                launch,
-                (matrix, &layout),
-                [from, to],
-                Some((who, used(self.value(to)) / used(source))),
-            );
+            return self.integers(launch, (matrix, &layout), (from, out), Some((who, share)));
         }
         let mut operands = vec![memory(matrix.memory)];
         if plan::is_listed(matrix.ty) {
@@ -108,13 +109,12 @@ impl Pass<'_> {
                 }
             }
         }
-        operands.extend([self.at(who), self.at(to)]);
+        operands.extend([self.at(who), out]);
         operands.extend([matrix.rows, matrix.columns].map(int));
         if source.quants.is_some() {
             operands.push(int(self.rows(from)));
         }
-        // Number of experts that read the same row.
-        operands.push(int(used(self.value(to)) / used(source)));
+        operands.push(int(share));
         self.calls.push(Call { launch, operands });
         Ok(())
     }

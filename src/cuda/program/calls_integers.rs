@@ -14,7 +14,7 @@ impl Pass<'_> {
         &mut self,
         launch: Launch,
         (matrix, layout): (&Placed, &IntegerLayout),
-        [from, to]: [usize; 2],
+        (from, out): (usize, Operand),
         chosen: Option<(usize, usize)>,
     ) -> Result<(), ProgramError> {
         let [_, _, bytes] = layout.bytes(matrix.rows, matrix.columns).unwrap_or_default();
@@ -23,11 +23,11 @@ impl Pass<'_> {
         let mut operands = [matrix.memory, matrix.memory + 1, groups].map(memory).to_vec();
         operands.extend(self.quants(from)?);
         let few = launch.module == INTEGERS;
-        let (list, share) = chosen.unwrap_or((to, 1));
+        let share = chosen.map_or(1, |(_, share)| share);
         if few {
-            operands.push(self.at(list));
+            operands.push(chosen.map_or(out, |(list, _)| self.at(list)));
         }
-        operands.push(self.at(to));
+        operands.push(out);
         operands.extend(layout.table().map(Operand::U32));
         operands.extend(layout.factors().map(Operand::F32));
         operands.extend([layout.floats as usize, matrix.rows, matrix.columns, self.rows(from)].map(int));

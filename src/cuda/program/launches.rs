@@ -88,6 +88,32 @@ pub struct Call {
     pub operands: Vec<Operand>,
 }
 
+/// Copies among devices that share matrices: each sends its part of some memory to all others, where it goes to the same
+/// place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// Ranges of memory that are exchanged at the same time.
+    pub pieces: Vec<Piece>,
+}
+
+/// A range of memory of which every device has made a part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The number of the memory in the program of a device.
+    pub memory: usize,
+    /// The first bytes of the devices' parts, and the end.
+    pub bounds: Vec<usize>,
+}
+
+/// Launches that need nothing from other devices, and the exchange behind them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stretch {
+    /// The launches.
+    pub calls: Vec<Call>,
+    /// The exchange; `None` behind the last stretch of a pass.
+    pub exchange: Option<Exchange>,
+}
+
 /// The memory with a fixed number that every program has.
 pub(crate) mod fixed {
     /// Identifiers of the tokens: u32 each.
@@ -108,4 +134,6 @@ pub(crate) mod fixed {
     pub const STATES: usize = 7;
     /// The slots of the sequences of a pass, and 1 where the sequence begins: two u32 each.
     pub const SLOTS: usize = 8;
+    /// Outputs of products whose rows devices share, on their way from one to the others.
+    pub const PARTS: usize = 9;
 }

@@ -267,8 +267,11 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// A matrix to multiply by.
+    /// A matrix to multiply by; one without rows has no memory.
     pub fn factor(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>) -> Result<Placed, ProgramError> {
+        if matrix.rows == 0 {
+            return Ok(placed(&matrix, 0));
+        }
         let (layout, bytes) = laid_out(matrix)?;
         Ok(placed(&matrix, self.add(memories, layout, &bytes)))
     }
@@ -282,6 +285,9 @@ impl<'a> Store<'a> {
         if let Some(other) = all.iter().find(|m| shape(m) != shape(first)) {
             let what = format!("experts of several shapes ({})", other.name);
             return Err(ProgramError::Missing(what));
+        }
+        if first.rows == 0 {
+            return Ok(placed(first, 0));
         }
         let layouts = all.iter().map(|m| laid_out(*m));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;

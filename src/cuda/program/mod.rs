@@ -13,6 +13,7 @@ mod calls_experts;
 mod calls_integers;
 mod calls_recurrent;
 mod compressed;
+mod exchange;
 mod few;
 mod functions;
 mod fused;
@@ -28,12 +29,14 @@ mod record;
 mod record_attention;
 mod record_experts;
 mod record_recurrent;
+mod record_share;
 mod recurrent;
+mod share;
 mod whole;
 
 pub use between::Streams;
 pub(crate) use launches::fixed;
-pub use launches::{Caches, Call, Limits, Operand, ProgramError};
+pub use launches::{Caches, Call, Exchange, Limits, Operand, Piece, ProgramError, Stretch};
 pub use matrix::{Matrix, Weights, embeds};
 pub use memory::{Kind, Memory, Table};
 pub use operation::{Claim, Gate, Gating, Powers};
@@ -43,14 +46,16 @@ pub use record::{Recorder, Rotation, Span};
 pub use record_attention::{Cells, Heads, Rules};
 pub use record_experts::{Choosing, Chosen};
 pub use record_recurrent::{Compress, Convolution, Decay, Delta, Lightning, Ngrams, Scan, Wkv6, Wkv7};
+pub use share::Share;
 
 impl Program {
     /// The launches of a pass over `tokens` tokens, with any-precision weights of `width` bits, any number where there
-    /// are no such weights. Whatever is said of the caches, the results are bit-identical.
+    /// are no such weights. Whatever is said of the caches, the results are bit-identical. There is one stretch, and more
+    /// where devices share the rows of matrices: as many in the program of each, with exchanges between them.
     ///
     /// # Errors
     /// A product without a plan; more tokens than the limits say; a width that the weights do not have.
-    pub fn body(&self, tokens: usize, width: u8, caches: Caches) -> Result<Vec<Call>, ProgramError> {
+    pub fn body(&self, tokens: usize, width: u8, caches: Caches) -> Result<Vec<Stretch>, ProgramError> {
         calls::of(self, &self.operations[..self.head], [tokens, 1], width, caches)
     }
 
@@ -58,7 +63,7 @@ impl Program {
     ///
     /// # Errors
     /// A product without a plan; more rows than the limits say; a width that the weights do not have.
-    pub fn logits_of(&self, wanted: usize, width: u8) -> Result<Vec<Call>, ProgramError> {
+    pub fn logits_of(&self, wanted: usize, width: u8) -> Result<Vec<Stretch>, ProgramError> {
         calls::of(self, &self.operations[self.head..], [1, wanted], width, Caches::default())
     }
 

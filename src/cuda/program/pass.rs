@@ -3,6 +3,7 @@
 use super::launches::Limits;
 use super::memory::{Memory, Table, Value};
 use super::operation::Operation;
+use super::share::Share;
 
 /// A forward pass.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Program {
     pub(super) state: usize,
     /// True if an operation behind the first reads the tokens.
     pub(super) reads_tokens: bool,
+    /// The rows of matrices that it has, where devices share them.
+    pub(super) shared: Option<Share>,
 }
 
 impl Program {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use trine_formats::anyprec::{ApView, SparseView};
 
@@ -18,7 +19,7 @@ pub struct PlaneMatrix<'a> {
     /// How its products are added.
     pub path: Path,
     /// The matrix at each width of the file, ascending; the extents and the sparse weights are the same at all.
-    pub views: Vec<&'a ApView>,
+    pub views: Vec<Cow<'a, ApView>>,
 }
 
 impl fmt::Debug for PlaneMatrix<'_> {
@@ -56,8 +57,17 @@ impl PlaneMatrix<'_> {
     }
 
     pub(super) fn widest(&self) -> Result<&ApView, ProgramError> {
-        let widest = self.views.last().copied();
+        let widest = self.views.last().map(|view| &**view);
         widest.ok_or_else(|| self.failed("any-precision weights without a width".to_owned()))
+    }
+
+    /// Some of its rows.
+    pub(super) fn part(self, rows: Range<usize>) -> Result<Self, ProgramError> {
+        let views = self.views.iter().map(|view| view.rows(rows.clone()).map(Cow::Owned));
+        match views.collect() {
+            Some(views) => Ok(PlaneMatrix { views, ..self }),
+            None => Err(self.failed("any-precision weights without all their rows".to_owned())),
+        }
     }
 
     /// The sizes of its memories in bytes.

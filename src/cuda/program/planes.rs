@@ -13,8 +13,11 @@ impl<'a> Store<'a> {
         let view = matrix.widest()?;
         let extents = Extents { rows: view.rows, columns: view.columns, groups: view.groups };
         let sparse = sparse(view).map_or(0, |(.., count)| count);
-        let (path, sizes) = (matrix.path, matrix.sizes()?);
         let widths: Vec<u8> = matrix.views.iter().map(|view| view.width).collect();
+        if extents.rows == 0 {
+            return Ok(PlacedPlanes { extents, path: matrix.path, memory: 0, sparse: 0, widths });
+        }
+        let (path, sizes) = (matrix.path, matrix.sizes()?);
         let plans = widths.iter().map(|&width| extents.product(path, width, 1));
         plans.collect::<Result<Vec<_>, _>>().map_err(|why| matrix.failed(why.to_string()))?;
         Ok(PlacedPlanes { extents, path, memory: self.add(memories, Layout::Planes(matrix), &sizes), sparse, widths })
@@ -32,12 +35,15 @@ impl<'a> Recorder<'a> {
             let what = format!("{}: {columns} columns for rows of {}", matrix.name, self.columns(x));
             return Err(ProgramError::Missing(what));
         }
+        let rows = matrix.widest()?.rows;
+        let own = self.own_rows(None, rows);
+        let matrix = if own.len() < rows { matrix.part(own)? } else { matrix };
         let matrix = self.store.planes(&mut self.memories, matrix)?;
         let from = match matrix.path {
             Path::Fixed => self.quantized(x, Quants::Planes),
             Path::Floats => x.0,
         };
-        let to = self.value(self.rows(x), matrix.extents.rows)?;
+        let to = self.value(self.rows(x), rows)?;
         self.operations.push(Operation::Planes { matrix, from, x: x.0, to: to.0 });
         Ok(to)
     }
@@ -47,7 +53,10 @@ impl Pass<'_> {
     pub(super) fn planes(&mut self, matrix: &PlacedPlanes, [from, x, to]: [usize; 3]) -> Result<(), ProgramError> {
         let Extents { rows, columns, .. } = matrix.extents;
         let (tokens, (tables, number)) = (self.rows(to), matrix.at(self.width)?);
-        let (codes, x, out) = (matrix.memory, self.at(x), self.at(to));
+        let (codes, x, out) = (matrix.memory, self.at(x), self.outputs(None, to));
+        if rows == 0 {
+            return Ok(());
+        }
         let tables = Operand::Memory(codes + 1, tables);
         let mut operands = vec![memory(codes), tables];
         let mut rest = codes + 2;

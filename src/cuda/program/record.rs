@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use super::exchange::on_their_way;
 use super::fused::fuse;
 use super::matrix::{Matrix, Store, Weights, quants_for};
 use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
 use super::operation::{Gate, Operation};
 use super::place::place;
+use super::share::Share;
 use super::{Caches, Limits, Program, ProgramError, fixed};
 
 /// A value that one operation writes and later ones read: a row of floats for each token.
@@ -36,6 +38,8 @@ pub struct Recorder<'a> {
     /// Where activations are in half precision if there are kernels for it, the names of matrices that were pruned to
     /// 2:4.
     halves: Option<&'a BTreeSet<String>>,
+    /// The rows of matrices that this device has, where devices share them.
+    pub(super) shared: Option<Share>,
     /// Quantized forms of values that have not changed since.
     forms: Vec<(usize, Quants, usize)>,
     /// Numbers of a state so far.
@@ -78,6 +82,7 @@ impl<'a> Recorder<'a> {
             Memory { kind: Kind::Zeros, bytes: 0 },
             Memory { kind: Kind::States, bytes: 0 },
             input(&[tokens, 8])?,
+            Memory { kind: Kind::Values, bytes: 0 },
         ];
         Ok(Recorder {
             limits,
@@ -89,6 +94,7 @@ impl<'a> Recorder<'a> {
             rotations: Vec::new(),
             given: Vec::new(),
             halves: None,
+            shared: None,
             forms: Vec::new(),
             state: 0,
             reads_tokens: false,
@@ -100,6 +106,10 @@ impl<'a> Recorder<'a> {
     /// every four.
     pub fn in_halves(&mut self, pruned: &'a BTreeSet<String>) {
         self.halves = Some(pruned);
+    }
+
+    pub(super) fn is_in_halves(&self) -> bool {
+        self.halves.is_some()
     }
 
     pub(super) fn value(&mut self, rows: RowCount, columns: usize) -> Result<Span, ProgramError> {
@@ -294,7 +304,8 @@ impl<'a> Recorder<'a> {
         let (placed, quants) = match coded {
             Some(placed) => (placed, Some(Quants::Halves)),
             None => {
-                let placed = self.store.factor(&mut self.memories, matrix)?;
+                let own = self.own_part(matrix);
+                let placed = self.store.factor(&mut self.memories, own)?;
                 (placed, quants_for(matrix.ty))
             }
         };
@@ -442,10 +453,12 @@ impl<'a> Recorder<'a> {
             head,
             state: self.state,
             reads_tokens: self.reads_tokens,
+            shared: self.shared,
         };
         program.memories[fixed::STATES].bytes = states;
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;
         program.memories[fixed::TICKETS].bytes = super::calls::tickets(&program)?;
+        program.memories[fixed::PARTS].bytes = on_their_way(&program)?;
         // Every launch of the largest pass has a plan.
         let widest = program.widest();
         program.body(limits.tokens, widest, Caches::default())?;

@@ -191,17 +191,18 @@ impl<'a> Recorder<'a> {
         x: Span,
         chosen: &Chosen,
     ) -> Result<Span, ProgramError> {
-        let matrix = self.store.stack(&mut self.memories, matrices)?;
+        let parts: Vec<Matrix<'a>> = matrices.iter().map(|&matrix| self.own_part(matrix)).collect();
+        let matrix = self.store.stack(&mut self.memories, &parts)?;
         let of_these = matches!(self.rows(x), RowCount::Tokens)
             || matches!(self.rows(x), RowCount::Chosen(used) if used == chosen.used);
-        let name = matrices[0].name;
+        let Matrix { name, rows, .. } = matrices[0];
         if matrix.columns != self.columns(x) || matrices.len() != chosen.experts || !of_these {
             let (count, columns) = (matrices.len(), self.columns(x));
             let what = format!("{name}: {count} experts for rows of {columns}");
             return Err(ProgramError::Missing(what));
         }
         let listed = is_listed(matrix.ty);
-        let chains = crate::plan::of_chosen(matrix.ty, (matrix.rows, matrix.columns), 1);
+        let chains = crate::plan::of_chosen(matrix.ty, (rows, matrix.columns), 1);
         if chains.is_err() {
             let ty = matrix.ty;
             let what = format!("products with experts of {ty} ({name})");
@@ -215,7 +216,7 @@ impl<'a> Recorder<'a> {
             true => self.listed(chosen)?,
             false => chosen.numbers,
         };
-        let to = self.value(RowCount::Chosen(chosen.used), matrix.rows)?;
+        let to = self.value(RowCount::Chosen(chosen.used), rows)?;
         self.operations.push(Operation::ProductOfChosen { matrix, from, who, to: to.0 });
         Ok(to)
     }

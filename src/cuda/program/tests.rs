@@ -14,8 +14,14 @@ fn halves(rows: usize, columns: usize) -> Matrix<'static> {
 
 /// A block of attention and what stands around it.
 fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramError> {
+    block_of(limits, None)
+}
+
+/// The same on a device that has its share of the matrices' rows.
+fn block_of(limits: Limits, share: Option<Share>) -> Result<(Program, Vec<Weights<'static>>), ProgramError> {
     let gains: &[f32] = &[1.0; WIDTH];
     let mut r = Recorder::new(limits, VOCABULARY)?;
+    share.map_or(Ok(()), |share| r.share(share))?;
     let x = r.embed(halves(VOCABULARY, WIDTH))?;
     let u = r.norm(x, gains, WIDTH, 1e-5)?;
     let [q, k, v] = [64, 32, 32].map(|rows| r.product(halves(rows, WIDTH), u));
@@ -33,8 +39,13 @@ fn block(limits: Limits) -> Result<(Program, Vec<Weights<'static>>), ProgramErro
     r.finish(logits)
 }
 
+/// All launches of a pass.
+fn flat(stretches: Result<Vec<Stretch>, ProgramError>) -> Vec<Call> {
+    stretches.expect("launches").into_iter().flat_map(|stretch| stretch.calls).collect()
+}
+
 fn names(program: &Program, tokens: usize) -> Vec<String> {
-    let calls = [program.body(tokens, 0, Caches::default()), program.logits_of(1, 0)].map(|c| c.expect("launches"));
+    let calls = [program.body(tokens, 0, Caches::default()), program.logits_of(1, 0)].map(flat);
     calls.into_iter().flatten().map(|call| call.launch.kernel).collect()
 }
 
@@ -73,7 +84,7 @@ fn operations_become_launches_in_their_order() {
         assert_eq!(filled, usize::from(memory.kind == Kind::Weights));
     }
     // Grids and counts follow the tokens; places do not.
-    let [few, many] = [1, 5].map(|tokens| program.body(tokens, 0, Caches::default()).expect("launches"));
+    let [few, many] = [1, 5].map(|tokens| flat(program.body(tokens, 0, Caches::default())));
     assert_eq!(few.len(), many.len());
     assert_eq!((few[0].launch.blocks[1], many[0].launch.blocks[1]), (1, 5));
     let memories = |call: &Call| -> Vec<Operand> {
@@ -81,6 +92,35 @@ fn operations_become_launches_in_their_order() {
         of.filter(|o| matches!(o, Operand::Memory(..))).copied().collect()
     };
     assert!(few.iter().zip(&many).all(|(a, b)| memories(a) == memories(b)));
+}
+
+#[test]
+fn devices_exchange_outputs_before_they_are_used() {
+    let (whole, _) = block(LIMITS).expect("a program");
+    let programs = [0, 1].map(|number| block_of(LIMITS, Some(Share::new(&[1.0, 1.0], number))).expect("a program"));
+    for tokens in [1, 3] {
+        let [first, second] = [0, 1].map(|number: usize| programs[number].0.body(tokens, 0, Caches::default()));
+        let (first, second) = (first.expect("launches"), second.expect("launches"));
+        // Queries before they are turned, and outputs of attention before they are added. Keys, values and logits have one
+        // tile of rows.
+        assert_eq!(first.len(), 3);
+        for (a, b) in first.iter().zip(&second) {
+            let kernels = |stretch: &Stretch| stretch.calls.iter().map(|c| c.launch.kernel.clone()).collect::<Vec<_>>();
+            assert_eq!(kernels(a), kernels(b));
+            let bounds = |stretch: &Stretch| stretch.exchange.as_ref().map(|e| e.pieces[0].bounds.clone());
+            assert_eq!(bounds(a), bounds(b));
+            assert!(bounds(a).is_none_or(|bounds| bounds == [0, 32, 64].map(|row| 4 * tokens * row)));
+        }
+        assert_eq!(first.iter().filter(|stretch| stretch.exchange.is_some()).count(), 2);
+        // Rows of several tokens are put together, a part of each device at a time.
+        let copies = flat(Ok(first)).iter().filter(|call| call.launch.kernel == "copy_part").count();
+        assert_eq!(copies, if tokens == 1 { 0 } else { 2 * 2 });
+    }
+    // Each has half of two matrices of 64 x 64 half floats.
+    for (program, _) in &programs {
+        assert_eq!(whole.table().weights - program.table().weights, 64 * 64 * 2);
+        assert_eq!(program.memories()[fixed::PARTS].bytes, 4 * LIMITS.tokens * 64);
+    }
 }
 
 #[test]
@@ -162,7 +202,7 @@ fn kernels(
     let logits = r.product(bytes(VOCABULARY), y)?;
     let (program, _) = r.finish(logits)?;
     let [body, head] = [program.body(3, 0, Caches::default())?, program.logits_of(1, 0)?];
-    Ok([body, head].map(|calls| calls.into_iter().map(|call| call.launch.kernel).collect()))
+    Ok([body, head].map(|stretches| flat(Ok(stretches)).into_iter().map(|call| call.launch.kernel).collect()))
 }
 
 #[test]
@@ -249,7 +289,7 @@ fn norms_quantize_what_products_of_bytes_alone_read() {
     let y = r.product(bytes(WIDTH), u).expect("rows");
     let (program, _) = r.finish_part(&[u, y]).expect("a program");
     let rules = |call: &Call| call.operands.last().copied();
-    let calls = program.body(1, 0, Caches::default()).expect("launches");
+    let calls = flat(program.body(1, 0, Caches::default()));
     assert_eq!((calls[1].launch.kernel.as_str(), rules(&calls[1])), ("norm_q8_0", Some(Operand::U32(2))));
     assert!(calls[1].operands.contains(&Operand::Memory(program.leaving().next().expect("a value").0, 0)));
 }

@@ -5,10 +5,13 @@
 //! that who runs a model knows none.
 
 mod loaded;
+mod meeting;
 mod prepared;
 mod runner;
 mod shared;
+mod together;
 
+use std::any::Any;
 use std::fmt;
 
 use crate::program::{Limits, Program, Weights};
@@ -42,7 +45,7 @@ pub struct Input<'a> {
     /// Their numbers in the vocabulary; a program that begins with other values may have no use for them.
     pub tokens: &'a [u32],
     /// Values before the program's first block, in its order: the residual stream, and others where blocks read some.
-    /// None where it begins with the tokens.
+    /// None where it begins with the tokens; those that another device has handed over ([`Passes::hand`]) are empty.
     pub rows: &'a [&'a [f32]],
 }
 
@@ -85,7 +88,7 @@ impl Default for Slot {
 pub type Angles<'a> = dyn Fn(usize, usize) -> Vec<(f32, f32)> + 'a;
 
 /// Runs the passes of a program.
-pub trait Passes: Send {
+pub trait Passes: Any + Send {
     /// Sizes for which there is memory.
     fn limits(&self) -> Limits;
 
@@ -108,6 +111,13 @@ pub trait Passes: Send {
     /// # Errors
     /// The device's error.
     fn left(&mut self) -> Result<Vec<Vec<f32>>, Failure>;
+
+    /// Copies a value that the last pass has left, by its place in the program's order, to another device of the same kind,
+    /// where it is the value of a place that the next pass is given. Nobody waits for it but that device.
+    ///
+    /// # Errors
+    /// Values that are not there or of another width, devices of several kinds, and what a device says.
+    fn hand(&mut self, left: usize, to: &mut dyn Passes, given: usize) -> Result<(), Failure>;
 
     /// Copies the keys and values of a page to another one.
     ///
@@ -138,7 +148,7 @@ pub trait Passes: Send {
 }
 
 /// A device for one model.
-pub trait Host: fmt::Debug + Send + Sync {
+pub trait Host: Any + fmt::Debug + Send + Sync {
     /// Bytes of its memory that can still be had.
     ///
     /// # Errors
@@ -157,4 +167,22 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Before anything is allocated: more memory than the device has. Weights that cannot be laid out, and what the
     /// device says.
     fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure>;
+
+    /// Starts programs of one model on devices that share the rows of matrices: each with its device and its weights, the
+    /// first with this one.
+    ///
+    /// # Errors
+    /// As [`Host::start`], with the number of the device; devices of several kinds.
+    fn start_together(&self, parts: Vec<Member<'_>>) -> Result<Box<dyn Passes>, (usize, Failure)>;
+}
+
+/// A device of several that share the rows of matrices, with its program.
+#[derive(Debug)]
+pub struct Member<'a> {
+    /// The device.
+    pub host: &'a dyn Host,
+    /// Its program.
+    pub program: Program,
+    /// The weights of its program.
+    pub weights: Vec<Weights<'a>>,
 }

@@ -1,8 +1,9 @@
-//! Launches of passes of one shape: made once, and started as one when the shape comes again.
+//! Launches of passes of one shape: made once, and those between two exchanges started as one when the shape comes
+//! again.
 
 use super::Failure;
 use crate::device::{Argument, Device, Start};
-use crate::program::{Call, Operand, ProgramError};
+use crate::program::{Call, Exchange, Operand, ProgramError, Stretch};
 
 /// Shapes whose launches are kept.
 const KEPT: usize = 8;
@@ -12,7 +13,13 @@ pub(super) struct Prepared<K, D: Device>(Vec<Shape<K, D>>);
 
 struct Shape<K, D: Device> {
     key: K,
+    stretches: Vec<Ready<D>>,
+}
+
+/// A stretch, and how it is started.
+struct Ready<D: Device> {
     calls: Vec<Call>,
+    exchange: Option<Exchange>,
     /// True once all kernels have been started with these arguments: they are compiled then.
     ran: bool,
     graph: Option<D::Graph>,
@@ -26,12 +33,20 @@ impl<K: PartialEq, D: Device> Prepared<K, D> {
     /// Makes sure that the launches of a shape are there.
     ///
     /// # Errors
-    /// Those of `calls`, which makes them.
-    pub fn prepare(&mut self, key: K, calls: impl FnOnce() -> Result<Vec<Call>, ProgramError>) -> Result<(), Failure> {
+    /// Those of `stretches`, which makes them.
+    pub fn prepare(
+        &mut self,
+        key: K,
+        stretches: impl FnOnce() -> Result<Vec<Stretch>, ProgramError>,
+    ) -> Result<(), Failure> {
         let known = self.0.iter().position(|shape| shape.key == key);
         let shape = match known {
             Some(at) => self.0.remove(at),
-            None => Shape { key, calls: calls().map_err(Failure::of)?, ran: false, graph: None },
+            None => {
+                let stretches = stretches().map_err(Failure::of)?.into_iter();
+                let ready = |Stretch { calls, exchange }| Ready { calls, exchange, ran: false, graph: None };
+                Shape { key, stretches: stretches.map(ready).collect() }
+            }
         };
         if self.0.len() == KEPT {
             self.0.remove(0);
@@ -40,16 +55,34 @@ impl<K: PartialEq, D: Device> Prepared<K, D> {
         Ok(())
     }
 
-    /// Starts the launches that were prepared last: one by one for the first time, later as a graph where the device has
-    /// graphs. Everything that differs from pass to pass is in memory, so a graph serves all of them.
+    /// Number of the stretches that were prepared last.
+    pub fn count(&self) -> usize {
+        self.0.last().map_or(0, |shape| shape.stretches.len())
+    }
+
+    /// The exchange behind a stretch of those that were prepared last.
+    pub fn exchange(&self, number: usize) -> Option<&Exchange> {
+        self.0.last()?.stretches.get(number)?.exchange.as_ref()
+    }
+
+    /// Starts a stretch of those that were prepared last: its launches one by one for the first time, later as a graph
+    /// where the device has graphs. Everything that differs from pass to pass is in memory, so a graph serves all of them.
     ///
     /// # Errors
     /// Memory that is not there, and the device's error.
-    pub fn start<'b>(&mut self, device: &mut D, buffer: impl Fn(usize) -> Option<&'b D::Buffer>) -> Result<(), Failure>
+    pub fn start<'b>(
+        &mut self,
+        number: usize,
+        device: &mut D,
+        buffer: impl Fn(usize) -> Option<&'b D::Buffer>,
+    ) -> Result<(), Failure>
     where
         D::Buffer: 'b,
     {
-        let Some(Shape { calls, ran, graph, .. }) = self.0.last_mut() else { return Ok(()) };
+        let stretch = self.0.last_mut().and_then(|shape| shape.stretches.get_mut(number));
+        let Some(Ready { calls, ran, graph, .. }) = stretch.filter(|stretch| !stretch.calls.is_empty()) else {
+            return Ok(());
+        };
         if let Some(graph) = graph {
             return device.replay(graph).map_err(Failure::of);
         }

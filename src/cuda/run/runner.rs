@@ -1,12 +1,14 @@
 //! A program with its memory on a device.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::loaded::Loaded;
+use super::meeting::Meeting;
 use super::prepared::Prepared;
 use super::{Angles, Failure, Input, Part, Passes};
 use crate::device::Device;
-use crate::program::{Caches, Kind, Limits, Program, fixed};
+use crate::program::{Caches, Exchange, Kind, Limits, Program, fixed};
 
 /// A program with memory of its own beside the weights.
 pub(super) struct Runner<D: Device> {
@@ -22,6 +24,19 @@ pub(super) struct Runner<D: Device> {
     body: Prepared<(usize, u8, Caches), D>,
     /// The launches of logits, by their rows and their width.
     head: Prepared<(usize, u8), D>,
+    /// True for each value that the next pass is given and that another device has left here.
+    handed: Vec<bool>,
+    /// Where it waits for the device that it hands values to.
+    meeting: Meeting<D>,
+}
+
+/// The launches of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Launches {
+    /// Those of a pass.
+    Body,
+    /// Those of its logits.
+    Head,
 }
 
 impl<D: Device> Runner<D> {
@@ -50,7 +65,109 @@ impl<D: Device> Runner<D> {
         let multiprocessors = device.multiprocessors();
         drop(device);
         let (body, head) = (Prepared::new(), Prepared::new());
-        Ok(Runner { loaded, program, own, multiprocessors, last: (0, 0), body, head })
+        let (handed, meeting) = (vec![false; program.given().len()], Meeting::default());
+        Ok(Runner { loaded, program, own, multiprocessors, last: (0, 0), body, head, handed, meeting })
+    }
+
+    /// The device and its weights.
+    pub fn loaded(&self) -> Arc<Loaded<D>> {
+        self.loaded.clone()
+    }
+
+    /// A memory of its own.
+    ///
+    /// # Errors
+    /// It holds weights.
+    pub fn buffer(&mut self, memory: usize) -> Result<&mut D::Buffer, Failure> {
+        let holds = || Failure(format!("memory {memory} holds weights"));
+        self.own.get_mut(memory).and_then(Option::as_mut).ok_or_else(holds)
+    }
+
+    /// Makes the launches of a pass, and gives the device what they read.
+    ///
+    /// # Errors
+    /// Those of [`Passes::pass`].
+    pub fn prepare_pass(
+        &mut self,
+        input: Input<'_>,
+        parts: &[Part<'_>],
+        width: u8,
+        angles: &Angles<'_>,
+    ) -> Result<(), Failure> {
+        let tokens = self.check(input, parts)?;
+        let longest = parts.iter().map(|part| part.first + part.tokens).max().unwrap_or(0);
+        let caches = Caches::new(longest, self.multiprocessors);
+        self.body.prepare((tokens, width, caches), || self.program.body(tokens, width, caches))?;
+        self.last = (tokens, width);
+        self.give(input, parts, angles)
+    }
+
+    /// Makes the launches of logits, and gives the device the numbers of their rows.
+    ///
+    /// # Errors
+    /// Those of [`Passes::logits`].
+    pub fn prepare_logits(&mut self, rows: &[usize]) -> Result<(), Failure> {
+        if self.program.logits().is_none() {
+            return Err(Failure("logits of a part of a model that makes none".to_owned()));
+        }
+        let ((tokens, width), most) = (self.last, self.program.limits().wanted);
+        if rows.is_empty() || rows.len() > most {
+            let count = rows.len();
+            let what = format!("logits of {count} rows, where there is memory for 1 to {most}");
+            return Err(Failure(what));
+        }
+        if let Some(row) = rows.iter().find(|&&row| row >= tokens) {
+            let what = format!("logits of row {row}, where the last pass had {tokens}");
+            return Err(Failure(what));
+        }
+        self.head.prepare((rows.len(), width), || self.program.logits_of(rows.len(), width))?;
+        let numbers = rows.iter().map(|&row| (row as u32).to_le_bytes());
+        self.fill(fixed::WANTED, numbers)
+    }
+
+    /// Number of the stretches of launches that are prepared.
+    pub fn stretches(&self, launches: Launches) -> usize {
+        match launches {
+            Launches::Body => self.body.count(),
+            Launches::Head => self.head.count(),
+        }
+    }
+
+    /// The exchange behind a stretch.
+    pub fn exchange(&self, launches: Launches, number: usize) -> Option<&Exchange> {
+        match launches {
+            Launches::Body => self.body.exchange(number),
+            Launches::Head => self.head.exchange(number),
+        }
+    }
+
+    /// Starts a stretch on the device, which is its own.
+    ///
+    /// # Errors
+    /// The device's error.
+    pub fn start(&mut self, launches: Launches, number: usize, device: &mut D) -> Result<(), Failure> {
+        let Runner { loaded, own, body, head, .. } = self;
+        let buffer = |memory: usize| own[memory].as_ref().or_else(|| loaded.weights(memory));
+        match launches {
+            Launches::Body => body.start(number, device, buffer),
+            Launches::Head => head.start(number, device, buffer),
+        }
+    }
+
+    /// Starts all stretches of a program that has no exchanges.
+    fn run(&mut self, launches: Launches) -> Result<(), Failure> {
+        let loaded = self.loaded();
+        let mut device = loaded.device();
+        (0..self.stretches(launches)).try_for_each(|number| self.start(launches, number, &mut device))
+    }
+
+    /// The logits that its last launches have made, of so many rows.
+    ///
+    /// # Errors
+    /// The device's error.
+    pub fn read_logits(&self, rows: usize) -> Result<Vec<f32>, Failure> {
+        let memory = self.program.logits().ok_or_else(|| Failure("a program without logits".to_owned()))?;
+        self.read(memory, rows * self.program.vocabulary())
     }
 
     /// Writes dwords at the start of a memory of its own.
@@ -121,7 +238,12 @@ impl<D: Device> Runner<D> {
         }
         let given = self.program.given();
         let Input { tokens: ids, rows } = input;
-        let fits = given.len() == rows.len() && given.zip(rows).all(|((_, columns), x)| x.len() == tokens * columns);
+        let there = |x: &[f32], handed: bool| x.is_empty() && handed;
+        let fits = given.len() == rows.len()
+            && given
+                .zip(rows)
+                .zip(&self.handed)
+                .all(|(((_, columns), x), &handed)| x.len() == tokens * columns || there(x, handed));
         let ids = if self.program.reads_tokens() { ids } else { &[] };
         if !fits || self.program.reads_tokens() && ids.len() != tokens {
             return refused(format!("a pass of {tokens} tokens that is given something else"));
@@ -137,8 +259,12 @@ impl<D: Device> Runner<D> {
     fn give(&mut self, input: Input<'_>, parts: &[Part<'_>], angles: &Angles<'_>) -> Result<(), Failure> {
         let memories: Vec<usize> = self.program.given().map(|(memory, _)| memory).collect();
         for (memory, x) in memories.into_iter().zip(input.rows) {
-            self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
+            // Nothing where another device has left it.
+            if !x.is_empty() {
+                self.fill(memory, x.iter().map(|x| x.to_le_bytes()))?;
+            }
         }
+        self.handed.fill(false);
         if self.program.reads_tokens() {
             self.fill(fixed::TOKENS, input.tokens.iter().map(|id| id.to_le_bytes()))?;
         }
@@ -183,48 +309,50 @@ impl<D: Device> Runner<D> {
     }
 }
 
-impl<D: Device + Send> Passes for Runner<D> {
+impl<D: Device + Send + 'static> Passes for Runner<D> {
     fn limits(&self) -> Limits {
         self.program.limits()
     }
 
     fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure> {
-        let tokens = self.check(input, parts)?;
-        let longest = parts.iter().map(|part| part.first + part.tokens).max().unwrap_or(0);
-        let caches = Caches::new(longest, self.multiprocessors);
-        self.body.prepare((tokens, width, caches), || self.program.body(tokens, width, caches))?;
-        self.last = (tokens, width);
-        self.give(input, parts, angles)?;
-        let Runner { loaded, own, body, .. } = self;
-        body.start(&mut loaded.device(), |memory| own[memory].as_ref().or_else(|| loaded.weights(memory)))
+        self.prepare_pass(input, parts, width, angles)?;
+        self.run(Launches::Body)
     }
 
     fn logits(&mut self, rows: &[usize]) -> Result<Vec<f32>, Failure> {
-        let Some(memory) = self.program.logits() else {
-            return Err(Failure("logits of a part of a model that makes none".to_owned()));
-        };
-        let ((tokens, width), most) = (self.last, self.program.limits().wanted);
-        if rows.is_empty() || rows.len() > most {
-            let count = rows.len();
-            let what = format!("logits of {count} rows, where there is memory for 1 to {most}");
-            return Err(Failure(what));
-        }
-        if let Some(row) = rows.iter().find(|&&row| row >= tokens) {
-            let what = format!("logits of row {row}, where the last pass had {tokens}");
-            return Err(Failure(what));
-        }
-        self.head.prepare((rows.len(), width), || self.program.logits_of(rows.len(), width))?;
-        let numbers = rows.iter().map(|&row| (row as u32).to_le_bytes());
-        self.fill(fixed::WANTED, numbers)?;
-        let Runner { loaded, own, head, .. } = self;
-        head.start(&mut loaded.device(), |memory| own[memory].as_ref().or_else(|| loaded.weights(memory)))?;
-        let count = rows.len() * self.program.vocabulary();
-        self.read(memory, count)
+        self.prepare_logits(rows)?;
+        self.run(Launches::Head)?;
+        self.read_logits(rows.len())
     }
 
     fn left(&mut self) -> Result<Vec<Vec<f32>>, Failure> {
         let (tokens, _) = self.last;
         self.program.leaving().map(|(memory, columns)| self.read(memory, tokens * columns)).collect()
+    }
+
+    fn hand(&mut self, left: usize, to: &mut dyn Passes, given: usize) -> Result<(), Failure> {
+        let missing = || Failure(format!("value {left} that a pass has left as value {given} of another"));
+        let to: &mut dyn Any = to;
+        let to = to.downcast_mut::<Runner<D>>().ok_or_else(missing)?;
+        let (memory, columns) = self.program.leaving().nth(left).ok_or_else(missing)?;
+        let (there, of) = to.program.given().nth(given).ok_or_else(missing)?;
+        let (tokens, most) = (self.last.0, to.program.limits().tokens);
+        if of != columns || tokens > most {
+            return Err(missing());
+        }
+        let (here, other) = (self.loaded(), to.loaded());
+        if Arc::ptr_eq(&here, &other) {
+            return Err(Failure("a GPU that hands something to itself".to_owned()));
+        }
+        let (mut here, mut other) = (here.device(), other.device());
+        let mut devices: [&mut D; 2] = [&mut here, &mut other];
+        let Runner { own, meeting, .. } = self;
+        let from = own[memory].as_ref().ok_or_else(missing)?;
+        meeting.exchange(&mut devices, |[here, other]| {
+            here.send((from, 0), 4 * tokens * columns, other, (to.buffer(there)?, 0)).map_err(Failure::of)
+        })?;
+        to.handed[given] = true;
+        Ok(())
     }
 
     fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure> {

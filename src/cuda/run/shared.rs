@@ -1,11 +1,13 @@
 //! A device that the programs of one model share.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::loaded::{self, Loaded};
 use super::runner::Runner;
-use super::{Failure, Host, Passes};
+use super::together::Together;
+use super::{Failure, Host, Member, Passes};
 use crate::device::Device;
 use crate::program::{Program, Weights};
 
@@ -24,6 +26,28 @@ impl<D: Device> Shared<D> {
     /// A device without weights.
     pub fn new(device: D) -> Shared<D> {
         Shared(Mutex::new(DeviceState::Empty(device)))
+    }
+}
+
+impl<D: Device + Send + 'static> Shared<D> {
+    /// The program with its memory; with the first one the weights are brought to the device.
+    fn runner(&self, program: Program, weights: &[Weights<'_>]) -> Result<Runner<D>, Failure> {
+        let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let loaded = match std::mem::replace(&mut *state, DeviceState::Taken) {
+            DeviceState::Loaded(loaded) => loaded,
+            DeviceState::Empty(device) => match Loaded::new(device, &program, weights) {
+                Ok(loaded) => Arc::new(loaded),
+                Err((device, failure)) => {
+                    *state = DeviceState::Empty(device);
+                    return Err(failure);
+                }
+            },
+            DeviceState::Taken => {
+                return Err(Failure("the GPU was lost while weights were brought to it".to_owned()));
+            }
+        };
+        *state = DeviceState::Loaded(loaded.clone());
+        Runner::new(loaded, program)
     }
 }
 
@@ -52,21 +76,17 @@ impl<D: Device + Send + 'static> Host for Shared<D> {
     }
 
     fn start(&self, program: Program, weights: &[Weights<'_>]) -> Result<Box<dyn Passes>, Failure> {
-        let mut state = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let loaded = match std::mem::replace(&mut *state, DeviceState::Taken) {
-            DeviceState::Loaded(loaded) => loaded,
-            DeviceState::Empty(device) => match Loaded::new(device, &program, weights) {
-                Ok(loaded) => Arc::new(loaded),
-                Err((device, failure)) => {
-                    *state = DeviceState::Empty(device);
-                    return Err(failure);
-                }
-            },
-            DeviceState::Taken => {
-                return Err(Failure("the GPU was lost while weights were brought to it".to_owned()));
-            }
-        };
-        *state = DeviceState::Loaded(loaded.clone());
-        Ok(Box::new(Runner::new(loaded, program)?))
+        Ok(Box::new(self.runner(program, weights)?))
+    }
+
+    fn start_together(&self, parts: Vec<Member<'_>>) -> Result<Box<dyn Passes>, (usize, Failure)> {
+        let runners = parts.into_iter().enumerate().map(|(number, Member { host, program, weights })| {
+            let host: &dyn Any = host;
+            let other = || Failure("GPUs of several kinds".to_owned());
+            let runner = host.downcast_ref::<Shared<D>>().ok_or_else(other);
+            runner.and_then(|host| host.runner(program, &weights)).map_err(|failure| (number, failure))
+        });
+        let runners = runners.collect::<Result<Vec<_>, _>>()?;
+        Ok(Box::new(Together::new(runners).map_err(|failure| (0, failure))?))
     }
 }

@@ -10,5 +10,5 @@ mod running;
 mod slots;
 mod tape;
 
-pub use offload::{DeviceError, Gpu, Limits, Offload, Offloaded, Recording, check};
+pub use offload::{DeviceError, Gpu, Limits, Offload, Offloaded, Recording, Sharing, check};
 pub use running::{OnDevice, Running};

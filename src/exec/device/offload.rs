@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use trine_cuda::program::{self as gpu, ProgramError, Weights};
-use trine_cuda::run::{Failure, Host, Passes};
+use trine_cuda::program::{self as gpu, ProgramError, Share, Weights};
+use trine_cuda::run::{Failure, Host, Member, Passes};
 
 use super::cut::cut;
 use crate::exec::processor::Processor;
@@ -42,13 +42,25 @@ pub struct Gpu {
     pub host: Arc<dyn Host>,
 }
 
+/// How several GPUs share the layers that they run.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Sharing {
+    /// Each runs some of them.
+    #[default]
+    Layers,
+    /// Each has some rows of every matrix, and all compute what stands between products.
+    Rows,
+}
+
 /// GPUs, and how much of a model they run.
 #[derive(Clone, Debug)]
 pub struct Offload {
     /// The GPUs, in the order in which they run blocks.
     pub devices: Vec<Gpu>,
-    /// The share of each in the layers, as [`Offload::among`] has it.
+    /// The share of each in the layers or in the rows, as [`Offload::among`] has it.
     pub shares: Vec<f32>,
+    /// How they share the layers.
+    pub sharing: Sharing,
     /// Number of layers, counted from the last one, where the logits count as one: 1 is the logits alone, one more than
     /// there are blocks is all.
     pub layers: usize,
@@ -61,7 +73,13 @@ impl Offload {
     /// One GPU that runs the last `layers` layers.
     pub fn one(host: Arc<dyn Host>, layers: usize) -> Offload {
         let name = "the GPU".to_owned();
-        Offload { devices: vec![Gpu { name, host }], shares: vec![1.0], layers, widths: Vec::new() }
+        Offload {
+            devices: vec![Gpu { name, host }],
+            shares: vec![1.0],
+            sharing: Sharing::Layers,
+            layers,
+            widths: Vec::new(),
+        }
     }
 
     /// Several GPUs that run the last `layers` layers: the first of these on the first GPU, each having its share of
@@ -78,11 +96,11 @@ impl Offload {
                 free.collect::<Result<Vec<f32>, DeviceError>>()?
             }
         };
-        Ok(Offload { devices, shares, layers, widths: Vec::new() })
+        Ok(Offload { devices, shares, sharing: Sharing::Layers, layers, widths: Vec::new() })
     }
 
     /// The blocks of each GPU that has some, of `blocks` blocks, behind the last of which are the logits.
-    pub fn parts(&self, blocks: usize) -> Vec<(&Gpu, Range<usize>)> {
+    fn parts(&self, blocks: usize) -> Vec<(&Gpu, Range<usize>)> {
         let first = self.first(blocks);
         let parts = cut(blocks + 1 - first, &self.shares).into_iter();
         parts.map(|(number, part)| (&self.devices[number], first + part.start..first + part.end)).collect()
@@ -91,6 +109,29 @@ impl Offload {
     /// The first of `blocks` blocks that the GPU runs; their number where it runs the logits alone.
     pub fn first(&self, blocks: usize) -> usize {
         (blocks + 1).saturating_sub(self.layers)
+    }
+
+    /// The GPUs that have rows of matrices, and their shares; none where they share layers.
+    fn rows(&self) -> (Vec<&Gpu>, Vec<f32>) {
+        let some = self.devices.iter().zip(self.shares.iter().copied()).filter(|(_, share)| *share > 0.0);
+        match self.sharing {
+            Sharing::Rows => some.unzip(),
+            Sharing::Layers => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// Checks that GPUs have a kernel for each operation of their parts. Nothing is allocated there.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn check(&self, processor: &Processor, program: &Program, options: Recording<'_>) -> Result<(), DeviceError> {
+        let (gpus, shares) = self.rows();
+        if gpus.len() > 1 {
+            processor.record(program, options, Some(Share::new(&shares, 0)))?;
+            return Ok(());
+        }
+        let mut parts = self.parts(program.blocks().len()).into_iter();
+        parts.try_for_each(|(_, blocks)| check(processor, program, Recording { blocks, ..options.clone() }))
     }
 
     /// Starts the blocks of a program that GPUs run, with memory for passes within the limits of `options`, whose blocks
@@ -105,13 +146,19 @@ impl Offload {
         program: &Program,
         options: Recording<'_>,
     ) -> Result<Offloaded, DeviceError> {
+        let (gpus, shares) = self.rows();
+        // One GPU has all rows, and shares nothing.
+        if let [first, _, ..] = gpus[..] {
+            return self
+                .start_together(first, (&gpus, &shares), |share| processor.record(program, options.clone(), share));
+        }
         let parts = self.parts(program.blocks().len());
         let on = |gpu: &Gpu, failure: Failure| match self.devices.len() {
             1 => failure,
             _ => failure.on(&gpu.name),
         };
         let recorded = parts.iter().map(|(gpu, blocks)| {
-            let part = processor.record(program, Recording { blocks: blocks.clone(), ..options.clone() })?;
+            let part = processor.record(program, Recording { blocks: blocks.clone(), ..options.clone() }, None)?;
             Ok((*gpu, part))
         });
         let recorded = recorded.collect::<Result<Vec<_>, DeviceError>>()?;
@@ -125,6 +172,31 @@ impl Offload {
         });
         Ok(Offloaded(parts.collect::<Result<_, DeviceError>>()?))
     }
+
+    /// Starts the blocks on GPUs that share the rows of matrices, each of which has what `record` records for its share.
+    fn start_together<'a>(
+        &self,
+        first: &Gpu,
+        (gpus, shares): (&[&'a Gpu], &[f32]),
+        record: impl Fn(Option<Share>) -> Result<Recorded<'a>, ProgramError>,
+    ) -> Result<Offloaded, DeviceError> {
+        let recorded = (0..gpus.len()).map(|number| record(Some(Share::new(shares, number))));
+        let mut recorded = recorded.collect::<Result<Vec<_>, ProgramError>>()?;
+        for (gpu, part) in gpus.iter().zip(&recorded) {
+            gpu.host.check(&part.program).map_err(|failure| failure.on(&gpu.name))?;
+        }
+        // They differ in nothing but rows.
+        let (start, leaving) = (recorded[0].start.clone(), recorded[0].leaving.clone());
+        let tables = recorded[0].angles.clone();
+        let members = gpus.iter().zip(recorded.drain(..)).map(|(gpu, part)| Member {
+            host: &*gpu.host,
+            program: part.program,
+            weights: part.weights,
+        });
+        let passes = first.host.start_together(members.collect());
+        let passes = passes.map_err(|(number, failure)| failure.on(&gpus[number].name))?;
+        Ok(Offloaded(vec![OffloadedPart { passes, start, leaving, tables }]))
+    }
 }
 
 /// Checks that a GPU has a kernel for each operation of its part. Nothing is allocated there.
@@ -132,7 +204,7 @@ impl Offload {
 /// # Errors
 /// The first operation that no kernel does, by name; sizes that a GPU does not have.
 pub fn check(processor: &Processor, program: &Program, options: Recording<'_>) -> Result<(), DeviceError> {
-    processor.record(program, options)?;
+    processor.record(program, options, None)?;
     Ok(())
 }
 

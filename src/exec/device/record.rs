@@ -1,6 +1,6 @@
 //! The operations of a program as launches of a GPU: each is recorded, or refused by name.
 
-use trine_cuda::program::{ProgramError, Recorder, Span, embeds};
+use trine_cuda::program::{ProgramError, Recorder, Share, Span, embeds};
 
 use super::offload::{Angles, Recorded, Recording, Start};
 use super::recurrent::is_fresh;
@@ -13,8 +13,8 @@ use crate::ops::attention::Reach;
 use crate::program::{Op, Program, RowCount, Value};
 
 impl Processor {
-    /// Some blocks of `program`, and the logits where they are among them, as launches of a GPU. The matrices have to be
-    /// where the file has them.
+    /// Some blocks of `program`, and the logits where they are among them, as launches of a GPU that has its share of the
+    /// rows of matrices, all without one. The matrices have to be where the file has them.
     ///
     /// # Errors
     /// The first operation that no kernel does, by name; sizes that a GPU does not have.
@@ -22,6 +22,7 @@ impl Processor {
         &'a self,
         program: &'a Program,
         options: Recording<'a>,
+        share: Option<Share>,
     ) -> Result<Recorded<'a>, ProgramError> {
         let Recording { limits, blocks, cache, halves, widths } = options;
         if cache != CacheTypes::HALVES {
@@ -31,6 +32,9 @@ impl Processor {
         let mut recorder = Recorder::new(limits, program.shape(program.logits()).columns)?;
         if let Some(pruned) = halves {
             recorder.in_halves(pruned);
+        }
+        if let Some(share) = share {
+            recorder.share(share)?;
         }
         let mut recording = Tape {
             recorder,

@@ -95,7 +95,7 @@ impl Running<'_> {
         self.last().passes.limits().tokens
     }
 
-    /// Runs the model's last blocks over the rows of `parts`. Keys and values are left in the pages of the sequences, and
+    /// Runs the model's last blocks over the rows of `parts`. GPUs hand on what later ones read. Keys and values are left in the pages of the sequences, and
     /// states in slots.
     ///
     /// # Errors
@@ -113,24 +113,27 @@ impl Running<'_> {
         let parts: Vec<Part<'_>> = parts
             .map(|((part, pages), slot)| Part { pages, first: part.first(), tokens: part.rows.len(), slot })
             .collect();
-        // Values that GPUs have left for those behind them.
-        let mut left: Vec<(Value, Vec<f32>)> = Vec::new();
-        let last = on_gpus.len() - 1;
-        for (i, gpu) in on_gpus.iter_mut().enumerate() {
-            let OffloadedPart { passes, start, leaving, tables } = gpu;
+        for i in 0..on_gpus.len() {
+            let (before, behind_it) = on_gpus.split_at_mut(i + 1);
+            let OffloadedPart { passes, start, leaving, tables } = &mut before[i];
             let angles = |kind: usize, position: usize| tables.at(kind, position, behind.angles);
             match start {
                 Start::Tokens => passes.pass(Input::of_tokens(behind.tokens), &parts, behind.bits, &angles)?,
                 Start::Rows(values) => {
-                    let left = left.iter().map(|(value, rows)| (*value, &rows[..]));
-                    let known: Vec<(Value, &[f32])> = behind.rows.iter().copied().chain(left).collect();
-                    let of = |value: &Value| known.iter().find(|(v, _)| v == value).map_or(&[][..], |(_, rows)| *rows);
+                    // What GPUs before it have left is there.
+                    let known = |value: &Value| behind.rows.iter().find(|(v, _)| v == value);
+                    let of = |value: &Value| known(value).map_or(&[][..], |(_, rows)| *rows);
                     let rows: Vec<&[f32]> = values.iter().map(of).collect();
                     passes.pass(Input { tokens: behind.tokens, rows: &rows }, &parts, behind.bits, &angles)?;
                 }
             }
-            if i < last {
-                left.extend(leaving.iter().copied().zip(passes.left()?));
+            for later in behind_it {
+                let Start::Rows(given) = &later.start else { continue };
+                for (place, value) in given.iter().enumerate() {
+                    if let Some(left) = leaving.iter().position(|v| v == value) {
+                        passes.hand(left, &mut *later.passes, place)?;
+                    }
+                }
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! A program that is being recorded: where its values are on the GPU, and the operations' parts.
 
+use std::borrow::Cow;
+
 use trine_cuda::planes::Path;
 use trine_cuda::program::{
     Cells, Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span,
@@ -103,6 +105,7 @@ impl<'a> Tape<'a> {
         let y = match self.processor.matrix(product.matrix).planes() {
             Some((path, mut views)) => {
                 views.retain(|view| self.widths.is_empty() || self.widths.contains(&view.width));
+                let views = views.into_iter().map(Cow::Borrowed).collect();
                 let name = &self.program.matrix(product.matrix).tensor;
                 let path = match path {
                     NumberPath::F32 => Path::Floats,

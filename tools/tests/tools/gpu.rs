@@ -320,14 +320,67 @@ fn layers_are_cut_over_several_gpus() {
 }
 
 #[test]
+fn gpus_share_rows_of_matrices_and_send_one_another_their_outputs() {
+    let house = House::new();
+    let expected = house.hashes("");
+    let log = house.folder.path().join("log");
+    let run = |plan: &str, options: &str| {
+        let words = format!("--tokens ids.txt -n 0 -c 16 -ub 1 --logits-sha256 {options}");
+        let plan = format!("devices=3 log={} {plan}", log.display());
+        let output = house.run(env!("CARGO_BIN_EXE_rgen"), &plan, &words);
+        let calls = fs::read_to_string(&log).unwrap_or_default();
+        let _ = fs::remove_file(&log);
+        let count = |what: &str| calls.lines().filter(|line| line.starts_with(what)).count();
+        (output, ["send", "reach", "a graph of", "end"].map(count))
+    };
+    let two = "-dev cuda:0,cuda:1 -sm row -ts 3,1";
+    let (output, [sent, reached, graphs, ended]) = run("", two);
+    assert_eq!(tool::stdout(output), expected);
+    // Seven matrices of six layers and that of the logits, in both directions and for three tokens, of which the second
+    // and third are graphs.
+    assert_eq!((sent, reached, ended), (2 * 3 * (6 * 7 + 1), 2, 2));
+    assert!(graphs > 2 * 2 * 6 * 4, "{graphs}");
+    for (plan, options) in [
+        ("", "-dev cuda:2,cuda:0,cuda:1 -sm tensor -ngl 3"),
+        ("", "-dev cuda:1 -sm row"),
+        ("reaches=0", two),
+        // A driver that copies to no other device, and one without events.
+        ("fail=cuMemcpyPeerAsync:801", two),
+        ("fail=cuEventCreate:801", two),
+        ("fail=cuStreamWaitEvent:801", two),
+        ("fail=cuStreamBeginCapture_v2:801", two),
+    ] {
+        let (output, [sent, reached, ..]) = run(plan, options);
+        assert_eq!(tool::stdout(output), expected, "{plan} {options}");
+        assert_eq!(sent > 0, !plan.contains("Peer") && options != "-dev cuda:1 -sm row", "{plan} {options}");
+        assert_eq!(reached > 0, options != "-dev cuda:1 -sm row" && plan != "reaches=0", "{plan} {options}");
+    }
+    // Layers hand on their outputs in the same way.
+    let (output, [sent, ..]) = run("", "-dev cuda:0,cuda:1");
+    assert_eq!((tool::stdout(output), sent), (expected.clone(), 3));
+    // Copies and waits that are left out are found: by the hashes, and by the library, which follows the order of queues.
+    let (output, _) = run("skip=cuMemcpyPeerAsync", two);
+    assert_ne!(tool::stdout(output), expected);
+    let (output, _) = run("skip=cuStreamWaitEvent", two);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("fake driver: a copy into memory that the other device may still use"), "{text}");
+}
+
+#[test]
 fn what_is_in_the_way_of_several_gpus_is_one_line() {
     let house = House::new();
     for (plan, options, told) in [
         ("devices=2", "cuda:0,cuda:2", "--device cuda:0,cuda:2"),
         ("devices=2", "cuda:0,cuda:1 -ts 1,1,1", "--tensor-split: 3 shares for 2 of --device cuda:0,cuda:1"),
         ("devices=2", "cuda -ts 1,1", "--tensor-split: 2 shares for 1 of --device cuda:0"),
-        ("devices=2", "cuda:0,cuda:1 -sm none -ts 1,1", "--tensor-split is for --split-mode layer"),
-        ("devices=2", "cuda:0,cuda:1 -sm row", "other bits; use layer"),
+        ("devices=2", "cuda:0,cuda:1 -sm none -ts 1,1", "--tensor-split is for --split-mode layer and row"),
+        (
+            "devices=2",
+            "cuda:0,cuda:1 -sm row --number-path fast",
+            "half precision times rows of matrices that GPUs share",
+        ),
+        ("devices=2 memory=80000000000,1000000", "cuda:0,cuda:1 -sm row -ts 1,1", "cuda:1: the model needs "),
+        ("devices=2 fail=cuMemAlloc_v2:2", "cuda:0,cuda:1 -sm row", "cuda:0: the GPU has no room for "),
         ("devices=2", "cuda:0,cuda:1 -sm none -mg 2", "--main-gpu 2: --device cuda:0,cuda:1 has 2, counted from 0"),
         ("devices=2 memory=80000000000,1000000", "cuda:0,cuda:1 -ts 1,1", "cuda:1: the model needs "),
     ] {

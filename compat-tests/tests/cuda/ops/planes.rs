@@ -1,5 +1,7 @@
 //! Products with any-precision weights: at every width the bits of their definitions, by the planes of that width alone.
 
+use std::borrow::Cow;
+
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Emulated, Kind, Schedule};
 use trine_cuda::pack::planes::{Tables, planes};
@@ -90,7 +92,7 @@ fn expected(view: &ApView, path: Path, x: &[f32]) -> Vec<f32> {
 }
 
 fn matrix(path: Path, views: &'static [ApView]) -> PlaneMatrix<'static> {
-    PlaneMatrix { name: "a matrix", path, views: views.iter().collect() }
+    PlaneMatrix { name: "a matrix", path, views: views.iter().map(Cow::Borrowed).collect() }
 }
 
 /// Multiplies rows that hurt, `at_once` at a time and no more than the matrix has rows, at every width.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use trine_formats::anyprec::{ApView, SparseView};
+use trine_formats::anyprec::ApView;
 
 use lines::{Lines, Tables};
 
@@ -79,24 +79,7 @@ impl BitplaneMatrix {
 
     /// The rows `range` as a matrix of their own; `None` when they are not there.
     pub fn rows(&self, range: Range<usize>) -> Option<BitplaneMatrix> {
-        let part = |w: &AtWidth| {
-            let v = &w.view;
-            let slice = |blob: &trine_formats::gguf::Blob, row_bytes: usize, more: usize| {
-                blob.slice(range.start * row_bytes..(range.end + more) * row_bytes)
-            };
-            let sparse = match &v.sparse {
-                None => None,
-                Some(s) => Some(SparseView { ptr: slice(&s.ptr, 4, 1)?, ..s.clone() }),
-            };
-            Some(ApView {
-                rows: range.len(),
-                planes: v.planes.iter().map(|p| slice(p, 8 * v.words(), 0)).collect::<Option<_>>()?,
-                lut: slice(&v.lut, v.lut_bytes(), 0)?,
-                sparse,
-                ..v.clone()
-            })
-        };
-        let views: Option<Vec<ApView>> = self.widths.iter().map(part).collect();
+        let views: Option<Vec<ApView>> = self.widths.iter().map(|w| w.view.rows(range.clone())).collect();
         let lines = self.lines.as_ref();
         Some(BitplaneMatrix {
             lines: lines.map(|l| Arc::new(l.of_another())),

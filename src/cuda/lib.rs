@@ -12,6 +12,7 @@ pub mod device;
 #[allow(unsafe_code)]
 pub mod driver;
 pub mod fast;
+pub mod floats;
 pub mod fragment;
 pub mod pack;
 pub mod plan;

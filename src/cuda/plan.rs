@@ -8,7 +8,7 @@ use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
 use crate::pack::integers::IntegerLayout;
-use crate::ptx::{CHAINS, CHOSEN, DECODE, INTEGERS, INTEGERS_MANY, PREFILL, TERNARY, Text};
+use crate::ptx::{CHOSEN, DECODE, INTEGERS, INTEGERS_MANY, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
 const ENOUGH_WARPS: usize = 2112;
@@ -158,16 +158,6 @@ fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     }
 }
 
-/// The kernel of a type whose outputs have one thread for each chain of their definition: its name, the columns of a
-/// block, and the chains.
-fn chains(ty: TypeId) -> Option<(&'static str, usize, usize)> {
-    match ty {
-        TypeId::F16 => Some(("f16_product", 1, 1)),
-        TypeId::F32 => Some(("f32_product", 1, 1)),
-        _ => None,
-    }
-}
-
 /// The layout of a type whose kernels are those of all types that are integers.
 pub fn integers(ty: TypeId) -> Option<IntegerLayout> {
     IntegerLayout::of(ty).filter(|_| kernels(ty).is_none())
@@ -175,7 +165,7 @@ pub fn integers(ty: TypeId) -> Option<IntegerLayout> {
 
 /// True if there are kernels that multiply by this type.
 pub fn multiplies(ty: TypeId) -> bool {
-    kernels(ty).is_some() || chains(ty).is_some() || integers(ty).is_some()
+    kernels(ty).is_some() || integers(ty).is_some()
 }
 
 /// How columns of `units` parts are shared for `tiles` tiles of rows: as many warps as keep a GPU busy, all of them
@@ -198,13 +188,13 @@ pub fn split(tiles: usize, units: usize) -> Split {
 /// # Errors
 /// A type without kernels, a shape that is empty or larger than a grid.
 pub fn product(ty: TypeId, rows: usize, columns: usize, tokens: usize) -> Result<Plan, PlanError> {
-    let unit = kernels(ty).or_else(|| chains(ty)).map_or(256, |(_, _, unit)| unit);
+    let unit = kernels(ty).map_or(256, |(_, _, unit)| unit);
     product_as(ty, (rows, columns, tokens), split(rows.div_ceil(ROWS), columns.div_ceil(unit)), tokens <= FEW)
 }
 
 /// A plan with columns shared as the caller wants. `few` chooses the kernels for few tokens, which take any number of
-/// them. Ternary matrices with one scale, half floats and floats have but one kernel, and the columns of all but the first
-/// are not shared; those of types that are integers are shared by the warps of a block alone.
+/// them. Ternary matrices with one scale have but one kernel; the columns of types that are integers are shared by the warps
+/// of a block alone.
 ///
 /// # Errors
 /// Those of [`product`].
@@ -230,20 +220,7 @@ pub fn product_as(
         };
         return Ok(Plan { product, add: None, workspace: 0 });
     }
-    let chains = chains(ty);
-    let (name, block, unit) = kernels(ty).or(chains).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
-    if let Some((name, _, chains)) = chains {
-        let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
-        let most = i32::MAX as usize / THREADS as usize;
-        let product = Launch {
-            module: CHAINS,
-            kernel: name.to_owned(),
-            blocks: [shape.axis(threads.div_ceil(THREADS as usize), most)?, shape.axis(tokens, MOST_BLOCKS)?, 1],
-            threads: THREADS,
-            shared: 0,
-        };
-        return Ok(Plan { product, add: None, workspace: 0 });
-    }
+    let (name, block, unit) = kernels(ty).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
     let ternary = name == "ternary";
     if !few && !ternary {
         let (high, wide, threads, shared) = MANY;
@@ -346,17 +323,6 @@ pub fn of_chosen(ty: TypeId, (rows, columns): (usize, usize), along: usize) -> R
         let Split { warps, .. } = split(shape.tiles(), columns.div_ceil(256));
         return of_integers(&layout, shape, y, warps);
     }
-    if let Some((name, _, chains)) = chains(ty) {
-        let threads = rows.checked_mul(chains).ok_or_else(|| shape.too_large())?;
-        let most = i32::MAX as usize / THREADS as usize;
-        return Ok(Launch {
-            module: CHAINS,
-            kernel: name.replace("_product", "_chosen"),
-            blocks: [shape.axis(threads.div_ceil(THREADS as usize), most)?, y, 1],
-            threads: THREADS,
-            shared: 0,
-        });
-    }
     let (name, _, unit) = kernels(ty).filter(|_| is_listed(ty)).ok_or_else(of_type)?;
     let Split { warps, .. } = split(shape.tiles(), columns.div_ceil(unit));
     Ok(Launch {
@@ -447,8 +413,8 @@ mod tests {
         assert_eq!((launch.module, launch.blocks), (CHOSEN, [48, 9, 1]));
         assert_eq!((launch.kernel.as_str(), launch.threads), ("q8_0_chosen", 256));
         let launch = of(TypeId::Q6_K, 8).expect("a launch");
-        assert_eq!((launch.module, launch.blocks), (CHAINS, [24, 8, 1]));
-        assert_eq!(launch.kernel, "q6_k_chosen");
+        assert_eq!((launch.module, launch.blocks), (INTEGERS, [48, 8, 1]));
+        assert_eq!((launch.kernel.as_str(), launch.threads), ("few_chains_6", 256));
         assert_eq!(
             of(TypeId::I2_S, 8).expect_err("a refusal").to_string(),
             "experts of i2_s: no kernel for the GPU multiplies such weights"

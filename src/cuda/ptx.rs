@@ -78,8 +78,8 @@ pub const INTEGERS_MANY: Text = text!("integers_many");
 /// Products of ternary matrices with one scale.
 pub const TERNARY: Text = text!("ternary");
 
-/// Products of half floats and of floats.
-pub const CHAINS: Text = text!("chains");
+/// Products of half floats, of brain floats and of floats.
+pub const FLOATS: Text = text!("floats");
 
 /// Products of chosen experts, of the types with block scales.
 pub const CHOSEN: Text = text!("chosen");
@@ -119,46 +119,12 @@ pub const RECURRENT: Text = text!("recurrent");
 
 /// The files whose results have the bits of a processor, by name.
 pub const EXACT: [Text; 17] = [
-    ATTENTION,
-    BETWEEN,
-    CHAINS,
-    CHOSEN,
-    DECODE,
-    EMBED,
-    EXPERTS,
-    GATE,
-    INTEGERS,
-    INTEGERS_MANY,
-    NORM,
-    PLANES,
-    PREFILL,
-    QUANTIZE,
-    RECURRENT,
-    TERNARY,
-    WHOLE,
+ATTENTION, BETWEEN, CHOSEN, DECODE, EMBED, EXPERTS, FLOATS, GATE, INTEGERS, INTEGERS_MANY, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT, TERNARY, WHOLE
 ];
 
 /// All files, by name.
 pub const ALL: [Text; 19] = [
-    ATTENTION,
-    BETWEEN,
-    CHAINS,
-    CHOSEN,
-    DECODE,
-    EMBED,
-    EXPERTS,
-    GATE,
-    HALF,
-    INTEGERS,
-    INTEGERS_MANY,
-    NORM,
-    PLANES,
-    PREFILL,
-    QUANTIZE,
-    RECURRENT,
-    SPARSE,
-    TERNARY,
-    WHOLE,
+ATTENTION, BETWEEN, CHOSEN, DECODE, EMBED, EXPERTS, FLOATS, GATE, HALF, INTEGERS, INTEGERS_MANY, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT, SPARSE, TERNARY, WHOLE
 ];
 
 /// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.

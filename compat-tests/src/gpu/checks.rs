@@ -36,12 +36,13 @@ const SMALL_PRUNED: (usize, usize) = (64, 256);
 const TOKENS: &[usize] = &[1, 5, 8, 9, 16, 17, 33, 64, 130];
 const SMALL_TOKENS: &[usize] = &[1, 9];
 /// Types with kernels of their own, whose products are exact.
-const EXACT: &[TypeId] = &[TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0, TypeId::F16];
+const EXACT: &[TypeId] =
+    &[TypeId::TQ2_0, TypeId::TQ1_0, TypeId::Q8_0, TypeId::Q4_0, TypeId::F16, TypeId::BF16, TypeId::F32];
 /// Types that are integers and checked on all shapes: the files of most models. The others are checked on small ones.
 const USUAL: &[TypeId] = &[TypeId::Q4_K, TypeId::Q6_K];
 /// Types that have products in half precision, and what the zero of their codes is.
 const HALVES: &[TypeId] = &[TypeId::TQ2_0, TypeId::Q4_0];
-/// The largest matrix whose half floats are multiplied, whose kernel is a simple one, and of all types that are integers.
+/// The largest matrix whose floats are multiplied, because the processor takes long, and of all types that are integers.
 const MOST_SIMPLE: usize = 20_000_000;
 
 /// Runs all products, from the small ones to the large ones, until the time is up.
@@ -66,7 +67,7 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                 Way::Pruned if options.small => SMALL_PRUNED,
                 _ => shape,
             };
-            let simple = ty == TypeId::F16 || !EXACT.contains(&ty) && !USUAL.contains(&ty);
+            let simple = [TypeId::F16, TypeId::BF16, TypeId::F32].contains(&ty) || !EXACT.contains(&ty) && !USUAL.contains(&ty);
             if simple && rows * columns > MOST_SIMPLE {
                 continue;
             }

@@ -58,10 +58,10 @@ fn all_sections_leave_their_part_of_the_report() {
         let found = checks.iter().filter(|c| c["what"].as_str().is_some_and(|w| w.contains(what)));
         found.count()
     };
-    // One shape and two numbers of tokens of five exact types and all that are integers, two in half precision and one that
+    // One shape and two numbers of tokens of seven exact types and all that are integers, two in half precision and one that
     // is pruned; one cut of the model, and its tokens in half precision. Any-precision weights are counted below.
     let integers = REGISTRY.iter().filter(|info| trine_cuda::plan::integers(info.id).is_some()).count();
-    let exact = 2 * (5 + integers);
+    let exact = 2 * (7 + integers);
     assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (exact + 6 + 8, 6, 2), "{told}");
     // Two widths on two number paths.
     assert_eq!(of("any-precision on "), 8, "{told}");

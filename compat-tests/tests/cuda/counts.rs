@@ -15,7 +15,7 @@ fn the_page_has_the_work_of_each_kernel() {
          Instructions are those of PTX\nthat warps execute; bytes are what their loads from global memory and their stores there would move with all 32 lanes, before any cache. `TRINE_WRITE_DOCS=1 cargo test --release \
          --workspace --test cuda counts` writes this\npage.\n",
     );
-    for ty in ["TQ2_0", "Q8_0", "F16"] {
+    for ty in ["TQ2_0", "Q8_0", "F16", "BF16"] {
         let file = file(TRILM, ty);
         for tokens in [1, 16] {
             let device = Emulated::new().expect("PTX");

@@ -15,6 +15,11 @@ struct F16 {
   static INLINE float element(const u8 *block, int) { return half_value(*(const u16 *)block); }
 };
 
+struct BF16 {
+  static constexpr int BLOCK = 1, BYTES = 2;
+  static INLINE float element(const u8 *block, int) { return __uint_as_float((u32)*(const u16 *)block << 16); }
+};
+
 struct Q8_0 {
   static constexpr int BLOCK = 32, BYTES = 34;
   static INLINE float element(const u8 *block, int e) {

@@ -15,6 +15,7 @@ constexpr int THREADS = 256;
 
 EMBED(embed_f32, F32)
 EMBED(embed_f16, F16)
+EMBED(embed_bf16, BF16)
 EMBED(embed_q8_0, Q8_0)
 EMBED(embed_q4_0, Q4_0)
 EMBED(embed_tq2_0, Tq2_0)

@@ -1,6 +1,6 @@
 //! Weights and activations in the order in which kernels load them.
 //!
-//! [`rows`], [`integers`], [`halves`], [`planes`] and [`activations`] belong to the exact kernels: integer products with the float
+//! [`rows`], [`integers`], [`floats`], [`planes`] and [`activations`] belong to the exact kernels: integer products with the float
 //! chain of the scalar definitions. [`marlin`], [`trirun`] and [`sparse`] are the layouts of the published kernels with
 //! half-precision activations, as they were published, so that their files and tables can be compared; [`fast`] has the
 //! further arrays that the kernels here need.
@@ -9,7 +9,7 @@ pub mod activations;
 pub mod coded;
 mod error;
 pub mod fast;
-pub mod halves;
+pub mod floats;
 pub mod integers;
 pub mod marlin;
 pub mod planes;

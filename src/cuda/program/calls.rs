@@ -4,6 +4,7 @@ use super::memory::{Quants, Value};
 use super::operation::{OfChosen, Operation, Placed};
 use super::share::Pending;
 use super::{Caches, Call, Operand, Program, ProgramError, Stretch, fixed};
+use crate::floats;
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
 use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
@@ -63,6 +64,10 @@ pub(super) fn work(program: &Program) -> Result<usize, ProgramError> {
                     most = most.max(form.plan(shape)?.workspace);
                     continue;
                 }
+                if floats::multiplies(matrix.ty) {
+                    most = most.max(floats::most(matrix.ty, (matrix.rows, matrix.columns, tokens))?.0);
+                    continue;
+                }
                 // Few tokens may share the columns where many do not.
                 for tokens in [tokens.min(8), tokens.min(16), tokens] {
                     let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
@@ -91,10 +96,12 @@ pub(super) fn tickets(program: &Program) -> Result<usize, ProgramError> {
     for operation in &program.operations {
         match operation {
             Operation::Product { matrix, from, .. } => {
-                let Some(form) = matrix.halves else { continue };
                 let tokens = program.values[*from].rows.count(limits.tokens, limits.wanted);
-                let shape = (matrix.columns, matrix.rows, tokens);
-                most = most.max(form.plan(shape)?.tickets);
+                if let Some(form) = matrix.halves {
+                    most = most.max(form.plan((matrix.columns, matrix.rows, tokens))?.tickets);
+                } else if floats::multiplies(matrix.ty) {
+                    most = most.max(floats::most(matrix.ty, (matrix.rows, matrix.columns, tokens))?.1);
+                }
             }
             Operation::Attend(a) => most = most.max(a.tickets(&limits)),
             _ => {}
@@ -373,6 +380,15 @@ impl Pass<'_> {
         if matrix.rows == 0 {
             return Ok(());
         }
+        if floats::multiplies(matrix.ty) {
+            let plan = floats::product(matrix.ty, (matrix.rows, matrix.columns, tokens))?;
+            let weights = [matrix.memory, matrix.memory + 1].map(memory);
+            let mut operands = vec![weights[0], weights[1], self.at(from), out];
+            operands.extend([work, memory(fixed::TICKETS)]);
+            operands.extend([matrix.rows, matrix.columns, tokens].map(int));
+            self.calls.push(Call { launch: plan.launch, operands });
+            return Ok(());
+        }
         let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
         if let Some(layout) = plan::integers(matrix.ty) {
             return self.integers(plan.product, (matrix, &layout), (from, out), None);
@@ -381,11 +397,6 @@ impl Pass<'_> {
         let [rows, _, count] = shape;
         let codes = memory(matrix.memory);
         let mut operands = vec![codes];
-        if matches!(matrix.ty, TypeId::F16 | TypeId::F32) {
-            operands.extend([self.at(from), out, shape[0], shape[1]]);
-            self.calls.push(Call { launch: plan.product, operands });
-            return Ok(());
-        }
         let [quants, scales, sums] = self.quants(from)?;
         let per_tensor = matrix.ty.info().is_some_and(|info| info.is_per_tensor());
         let ternary = [Operand::F32(matrix.scale), int((matrix.ty != TypeId::I2_S).into())];

@@ -4,8 +4,8 @@ use super::calls::{ELEMENTS, Pass, int, memory};
 use super::memory::{RowCount, Value};
 use super::operation::{ByToken, Choose, Claim, Gating, Placed};
 use super::{Call, Operand, ProgramError, fixed};
-use crate::plan;
 use crate::ptx::EXPERTS;
+use crate::{floats, plan};
 
 /// Rows of the choice's value for each of a token's experts.
 fn used(value: Value) -> usize {
@@ -88,7 +88,11 @@ impl Pass<'_> {
             return Ok(());
         }
         let shape = (matrix.rows, matrix.columns);
-        let launch = plan::of_chosen(matrix.ty, shape, self.rows(who))?;
+        let is_float = floats::multiplies(matrix.ty);
+        let launch = match is_float {
+            true => floats::of_chosen(matrix.ty, shape, self.rows(who))?,
+            false => plan::of_chosen(matrix.ty, shape, self.rows(who))?,
+        };
         let source = self.value(from);
         // Number of experts that read the same row.
         let share = used(self.value(to)) / used(source);
@@ -96,7 +100,7 @@ impl Pass<'_> {
             return self.integers(launch, (matrix, &layout), (from, out), Some((who, share)));
         }
         let mut operands = vec![memory(matrix.memory)];
-        if plan::is_listed(matrix.ty) {
+        if is_float || plan::is_listed(matrix.ty) {
             operands.push(memory(matrix.memory + 1));
         }
         match source.quants {

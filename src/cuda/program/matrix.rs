@@ -12,8 +12,9 @@ use crate::fast::WeightFormat;
 use crate::fragment::ROWS;
 use crate::pack::integers::IntegerLayout;
 use crate::pack::rows::{self, SLAB};
-use crate::pack::{PackError, coded, halves};
-use crate::plan::{integers, is_listed, multiplies};
+use crate::pack::{PackError, coded, floats};
+use crate::plan::{integers, is_listed};
+use crate::{floats as float_products, plan};
 
 /// A matrix of weights.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +47,12 @@ pub(super) enum Layout<'a> {
     Rows(Matrix<'a>),
     /// For products of types that are integers: codes, floats of blocks, and bytes of groups where there are such.
     Integers(Matrix<'a>, IntegerLayout),
-    /// For products of half floats.
-    Halves(Matrix<'a>),
     /// For products of activations in half precision: codes, and scales of groups or of columns.
     Coded(Matrix<'a>),
     /// The same where two of four weights are there: values, metadata, and scales of groups.
     Pruned(Matrix<'a>),
-    /// For products of floats.
-    Singles(Matrix<'a>),
+    /// For products of floats of any kind: rows filled up to whole eights, and bounds of each.
+    Bounded(Matrix<'a>),
     /// Planes, tables and sparse weights of any-precision weights.
     Planes(PlaneMatrix<'a>),
     /// The matrices of all experts, one after the other, each laid out by itself.
@@ -106,13 +105,10 @@ impl Layout<'_> {
                 }
                 parts
             }
-            Layout::Halves(m) => {
-                let packed = halves::halves(m.data, m.rows, m.columns);
-                vec![dwords(&packed.map_err(|why| failed(m, why))?)]
-            }
-            Layout::Singles(m) => {
-                let packed = halves::singles(m.data, m.rows, m.columns);
-                vec![dwords(&packed.map_err(|why| failed(m, why))?)]
+            Layout::Bounded(m) => {
+                let rows = floats::rows(m.ty, m.data, m.rows, m.columns).map_err(|why| failed(m, why))?;
+                let bounds = floats::bounds(m.ty, m.data, m.rows, m.columns).map_err(|why| failed(m, why))?;
+                vec![rows, bounds.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>().into()]
             }
             Layout::Stack(all) => {
                 let mut parts: Vec<Vec<u8>> = Vec::new();
@@ -306,7 +302,7 @@ fn placed(matrix: &Matrix<'_>, memory: usize) -> Placed {
 /// The conversion of a matrix to multiply by, and the sizes of its memories in bytes.
 fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError> {
     let Matrix { name, ty, rows, columns, .. } = matrix;
-    if !multiplies(ty) {
+    if !plan::multiplies(ty) && !float_products::multiplies(ty) {
         let what = format!("products with {ty} ({name})");
         return Err(ProgramError::Missing(what));
     }
@@ -320,13 +316,10 @@ fn laid_out(matrix: Matrix<'_>) -> Result<(Layout<'_>, Vec<usize>), ProgramError
     let tiles = rows.div_ceil(ROWS);
     let tile = |dwords: usize| size(&[tiles, dwords.div_ceil(SLAB), SLAB * ROWS * 4], name);
     Ok(match ty {
-        TypeId::F16 => {
-            let bytes = size(&[rows.div_ceil(32), columns.div_ceil(2), 32 * 4], name)?;
-            (Layout::Halves(matrix), vec![bytes])
-        }
-        TypeId::F32 => {
-            let bytes = size(&[rows.div_ceil(32), columns, 32 * 4], name)?;
-            (Layout::Singles(matrix), vec![bytes])
+        TypeId::F16 | TypeId::BF16 | TypeId::F32 => {
+            let bytes = floats::bytes(ty, rows, columns);
+            let bytes = bytes.map_err(|why| ProgramError::Pack { name: name.to_owned(), why })?;
+            (Layout::Bounded(matrix), bytes.to_vec())
         }
         _ if is_listed(ty) => {
             let (block, dwords) = match ty {
@@ -351,6 +344,7 @@ fn embedding(ty: TypeId) -> Option<&'static str> {
     Some(match ty {
         TypeId::F32 => "embed_f32",
         TypeId::F16 => "embed_f16",
+        TypeId::BF16 => "embed_bf16",
         TypeId::Q8_0 => "embed_q8_0",
         TypeId::Q4_0 => "embed_q4_0",
         TypeId::TQ1_0 | TypeId::TQ2_0 => "embed_tq2_0",
@@ -402,7 +396,7 @@ pub(super) fn quants_for(ty: TypeId) -> Option<Quants> {
         TypeId::Q8_0 | TypeId::Q4_0 => Some(Quants::Q8_0),
         TypeId::I2_S => Some(Quants::Bytes { floored: true }),
         TypeId::TL1 | TypeId::TL2 => Some(Quants::Bytes { floored: false }),
-        TypeId::F16 | TypeId::F32 => None,
+        TypeId::F16 | TypeId::BF16 | TypeId::F32 => None,
         _ => Some(Quants::Q8K),
     }
 }

@@ -203,7 +203,7 @@ impl<'a> Recorder<'a> {
         }
         let listed = is_listed(matrix.ty);
         let chains = crate::plan::of_chosen(matrix.ty, (rows, matrix.columns), 1);
-        if chains.is_err() {
+        if chains.is_err() && !crate::floats::multiplies(matrix.ty) {
             let ty = matrix.ty;
             let what = format!("products with experts of {ty} ({name})");
             return Err(ProgramError::Missing(what));

@@ -57,18 +57,18 @@ fn operations_become_launches_in_their_order() {
         [
             "embed_f16",
             "rms_norm",
-            "f16_product",
-            "f16_product",
-            "f16_product",
+            "f16_product_8",
+            "f16_product_8",
+            "f16_product_8",
             "rope",
             "rope",
             "store",
             "store",
             "attend",
-            "f16_product",
+            "f16_product_8",
             "add_rms_norm",
             "take_rows",
-            "f16_product"
+            "f16_product_1"
         ]
     );
     // Every memory of weights is filled once, with as many bytes as were counted for it.

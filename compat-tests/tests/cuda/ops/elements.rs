@@ -215,7 +215,9 @@ fn rotations() {
 
 #[test]
 fn rows_of_tables() {
-    for ty in [TypeId::F32, TypeId::F16, TypeId::Q8_0, TypeId::Q4_0, TypeId::TQ2_0, TypeId::Q4_K, TypeId::Q6_K] {
+    for ty in
+        [TypeId::F32, TypeId::F16, TypeId::BF16, TypeId::Q8_0, TypeId::Q4_0, TypeId::TQ2_0, TypeId::Q4_K, TypeId::Q6_K]
+    {
         let info = ty.info().expect("a type");
         let (count, columns) = (40usize, 768);
         let of_row = info.row_bytes(columns as u64).expect("whole blocks") as usize;

@@ -341,6 +341,7 @@ fn products_of_chosen_experts() {
         (TypeId::Q4_K, 256, 5),
         (TypeId::Q6_K, 256, 5),
         (TypeId::F16, 33, 9),
+        (TypeId::BF16, 48, 9),
         (TypeId::F32, 40, 9),
     ] {
         // One token's experts have a place each; of many tokens some have eight and more, and some none.

@@ -4,7 +4,7 @@ use trine::Isa;
 use trine::ops::norm::{Kind, Norm};
 use trine_compat_tests::ptx::{Emulated, Module, Schedule};
 use trine_cuda::program::{Matrix, ProgramError, Recorder, Span};
-use trine_cuda::ptx::{ATTENTION, CHAINS, CHOSEN, EXPERTS, INTEGERS, NORM, QUANTIZE, Text};
+use trine_cuda::ptx::{ATTENTION, CHOSEN, EXPERTS, FLOATS, INTEGERS, NORM, QUANTIZE, Text};
 use trine_formats::types::TypeId;
 
 use super::attention::{Case as Attention, order_shows};
@@ -132,9 +132,9 @@ fn in_products_of_chosen_experts() {
         (TypeId::Q4_0, 160, CHOSEN, "q4_0_chosen", &[sum, quotient, barrier]),
         (TypeId::Q4_K, 256, INTEGERS, "few_chains_4", &[sum, quotient, barrier]),
         (TypeId::Q6_K, 256, INTEGERS, "few_chains_6", &[sum, quotient, barrier]),
-        (TypeId::F16, 33, CHAINS, "f16_chosen", &[double, quotient]),
-        (TypeId::F32, 33, CHAINS, "f32_chosen", &[double, quotient]),
-        (TypeId::F32, 33, CHAINS, "f32_product", &[double, factor]),
+        (TypeId::F16, 33, FLOATS, "f16_chosen", &[double, quotient]),
+        (TypeId::F32, 33, FLOATS, "f32_chosen", &[double, quotient]),
+        (TypeId::F32, 33, FLOATS, "f32_product_8", &[double, factor]),
         (TypeId::Q8_0, 64, EXPERTS, "list_chosen", &[barrier, rounding]),
         (TypeId::F16, 33, EXPERTS, "weigh", &[factor]),
         (TypeId::F16, 33, EXPERTS, "combine", &[sum]),

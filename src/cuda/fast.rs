@@ -7,7 +7,7 @@
 //! their shape alone, and sums meet in an order that is written down (`kernels/half.cu`).
 
 use crate::plan::{Launch, PlanError};
-use crate::ptx::{HALF, SPARSE};
+use crate::ptx::{HALF, SPARSE, TENSOR};
 
 /// Rows and columns of a tile.
 const TILE: usize = 128;
@@ -46,7 +46,16 @@ pub enum Scales {
     Groups(usize),
 }
 
-/// Format of a weight matrix: dense or 2:4 sparse, and the weights that share a scale.
+/// Weights that are numbers of 16 bits themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Numbers {
+    /// F16.
+    Half,
+    /// BF16.
+    Brain,
+}
+
+/// Format of a weight matrix: dense or 2:4 sparse, and the weights that share a scale; or numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WeightFormat {
     /// All weights.
@@ -54,6 +63,8 @@ pub enum WeightFormat {
     /// Codes of four bits, two of four of which are not zero, with scales of groups of this number of rows:
     /// [`crate::pack::sparse`].
     Sparse(usize),
+    /// Rows of numbers, as the file has them: [`crate::pack::floats::rows`].
+    Rows(Numbers),
 }
 
 impl WeightFormat {
@@ -62,10 +73,11 @@ impl WeightFormat {
         match self {
             WeightFormat::Dense(..) => 2,
             WeightFormat::Sparse(_) => 3,
+            WeightFormat::Rows(_) => 1,
         }
     }
 
-    /// [`product`] or [`sparse_product`].
+    /// [`product`], [`sparse_product`] or [`product_of_numbers`].
     ///
     /// # Errors
     /// As these.
@@ -73,6 +85,7 @@ impl WeightFormat {
         match self {
             WeightFormat::Dense(weights, scales) => product(weights, scales, shape),
             WeightFormat::Sparse(group) => sparse_product(group, shape),
+            WeightFormat::Rows(numbers) => product_of_numbers(numbers, shape),
         }
     }
 }
@@ -86,8 +99,8 @@ pub struct Plan {
     pub workspace: usize,
     /// Tickets of 32 bits, all zero before the first launch and after each.
     pub tickets: usize,
-    /// The kernel's argument for the rows of a group.
-    pub group: u32,
+    /// The kernel's argument for the rows of a group, where it has such.
+    pub group: Option<u32>,
 }
 
 /// Number of slices into which the rows of a matrix are cut: as many as keep a GPU busy, and few enough to leave every
@@ -183,7 +196,7 @@ pub fn product(
         },
         workspace,
         tickets,
-        group: group as u32,
+        group: Some(group as u32),
     })
 }
 
@@ -237,7 +250,53 @@ pub fn sparse_product(group: usize, shape @ (rows, columns, tokens): (usize, usi
         },
         workspace,
         tickets,
-        group: (group / tall) as u32,
+        group: Some((group / tall) as u32),
+    })
+}
+
+/// Rows of the file and columns (along k) of a tile where weights are numbers.
+const NUMBERS_TILE: [usize; 2] = [128, 64];
+
+/// [`slices`] where weights are numbers.
+pub fn slices_of_numbers(rows: usize, columns: usize) -> usize {
+    let [deep, wide] = [NUMBERS_TILE[1], NUMBERS_TILE[0]];
+    slices_of(rows.div_ceil(deep), columns.div_ceil(wide), FEWEST_TILES)
+}
+
+/// The plan of a product of `rows` (along k) x `columns` numbers, each column of which is a row of the file, with `tokens`
+/// rows of activations.
+///
+/// # Errors
+/// A shape that is empty or larger than a grid.
+pub fn product_of_numbers(
+    numbers: Numbers,
+    shape @ (rows, columns, tokens): (usize, usize, usize),
+) -> Result<Plan, PlanError> {
+    let [wide, depth] = NUMBERS_TILE;
+    let (most, stages) = match tokens {
+        ..=8 => (8, 4),
+        9..=32 => (32, 4),
+        _ => (128, 3),
+    };
+    let deep = token_blocks(shape, most)?;
+    let slices = slices_of_numbers(rows, columns);
+    let wide_blocks = columns.div_ceil(wide);
+    let (workspace, tickets) = meeting(slices, shape, wide_blocks * deep)?;
+    let name = match numbers {
+        Numbers::Half => "f16",
+        Numbers::Brain => "bf16",
+    };
+    Ok(Plan {
+        launch: Launch {
+            module: TENSOR,
+            kernel: format!("tensor_{name}_{most}"),
+            blocks: [wide_blocks as u32, deep as u32, slices as u32],
+            threads: THREADS,
+            shared: (2 * depth * (wide + most) * stages) as u32,
+        },
+        workspace,
+        tickets,
+        group: None,
     })
 }
 

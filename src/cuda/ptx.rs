@@ -90,6 +90,9 @@ pub const EXPERTS: Text = text!("experts");
 /// Products of activations in half precision with weights of which two of four are there.
 pub const SPARSE: Text = text!("sparse");
 
+/// Products of half floats and brain floats with activations in half precision.
+pub const TENSOR: Text = text!("tensor");
+
 /// Products of any-precision weights.
 pub const PLANES: Text = text!("planes");
 
@@ -119,12 +122,47 @@ pub const RECURRENT: Text = text!("recurrent");
 
 /// The files whose results have the bits of a processor, by name.
 pub const EXACT: [Text; 17] = [
-ATTENTION, BETWEEN, CHOSEN, DECODE, EMBED, EXPERTS, FLOATS, GATE, INTEGERS, INTEGERS_MANY, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT, TERNARY, WHOLE
+    ATTENTION,
+    BETWEEN,
+    CHOSEN,
+    DECODE,
+    EMBED,
+    EXPERTS,
+    FLOATS,
+    GATE,
+    INTEGERS,
+    INTEGERS_MANY,
+    NORM,
+    PLANES,
+    PREFILL,
+    QUANTIZE,
+    RECURRENT,
+    TERNARY,
+    WHOLE,
 ];
 
 /// All files, by name.
-pub const ALL: [Text; 19] = [
-ATTENTION, BETWEEN, CHOSEN, DECODE, EMBED, EXPERTS, FLOATS, GATE, HALF, INTEGERS, INTEGERS_MANY, NORM, PLANES, PREFILL, QUANTIZE, RECURRENT, SPARSE, TERNARY, WHOLE
+pub const ALL: [Text; 20] = [
+    ATTENTION,
+    BETWEEN,
+    CHOSEN,
+    DECODE,
+    EMBED,
+    EXPERTS,
+    FLOATS,
+    GATE,
+    HALF,
+    INTEGERS,
+    INTEGERS_MANY,
+    NORM,
+    PLANES,
+    PREFILL,
+    QUANTIZE,
+    RECURRENT,
+    SPARSE,
+    TENSOR,
+    TERNARY,
+    WHOLE,
 ];
 
 /// Hashes of their sources and versions of their compiler, and each kernel's use of a multiprocessor.

@@ -305,6 +305,7 @@ fn product(modifiers: &[&str], operands: &[Operand], names: &Names) -> Decoded<O
         }
         ["sync", "aligned", "m16n8k16", "row", "col", "s32", "s8", "s8", "s32"] => Form::ShortBytes,
         ["sync", "aligned", "m16n8k16", "row", "col", "f32", "f16", "f16", "f32"] => Form::Halves,
+        ["sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32"] => Form::Brains,
         ["sp" | "sp::ordered_metadata", "sync", "aligned", "m16n8k32", "row", "col", "f32", "f16", "f16", "f32"] => {
             Form::SparseHalves
         }

@@ -1,7 +1,7 @@
 //! Products of small matrices by a whole warp.
 
 use trine_cuda::fragment::{self, COLUMNS, LANES, ROWS};
-use trine_formats::types::num::f16_to_f32;
+use trine_formats::types::num::{bf16_to_f32, f16_to_f32};
 
 /// The forms of `mma` and `mma.sp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +12,8 @@ pub(super) enum Form {
     ShortBytes,
     /// `m16n8k16` on f16 to single precision.
     Halves,
+    /// The same on bf16.
+    Brains,
     /// `mma.sp.m16n8k32` on f16 to single precision, A with two of four kept.
     SparseHalves,
 }
@@ -23,7 +25,7 @@ impl Form {
     /// Registers of A, B and C that a lane brings.
     pub(super) fn registers(self) -> [usize; 3] {
         match self {
-            Form::Bytes { .. } | Form::Halves => [4, 2, 4],
+            Form::Bytes { .. } | Form::Halves | Form::Brains => [4, 2, 4],
             Form::ShortBytes => [2, 1, 4],
             Form::SparseHalves => [4, 4, 4],
         }
@@ -45,8 +47,9 @@ impl Form {
                 let (a, b) = ([a[0], a[1], none[0], none[0]], [b[0], none[0], none[0], none[0]]);
                 bytes((&a, true), (&b, true), c)
             }
-            Form::Halves => halves(&dense(a), b, 16, c),
-            Form::SparseHalves => halves(&spread(a, sparse), b, 32, c),
+            Form::Halves => halves(&dense(a, half), (b, half), 16, c),
+            Form::Brains => halves(&dense(a, brain), (b, brain), 16, c),
+            Form::SparseHalves => halves(&spread(a, sparse), (b, half), 32, c),
         }
     }
 }
@@ -101,8 +104,13 @@ fn half(register: u32, h: usize) -> f64 {
     f64::from(f16_to_f32((register >> (16 * h)) as u16))
 }
 
-/// A of f16, `[row][k]`.
-fn dense(a: &Fragment) -> [[f64; 32]; ROWS] {
+/// The same of bf16.
+fn brain(register: u32, h: usize) -> f64 {
+    f64::from(bf16_to_f32((register >> (16 * h)) as u16))
+}
+
+/// A of numbers of 16 bits, `[row][k]`.
+fn dense(a: &Fragment, half: fn(u32, usize) -> f64) -> [[f64; 32]; ROWS] {
     let mut matrix = [[0.0; 32]; ROWS];
     for (i, lanes) in a.iter().enumerate() {
         for (lane, &register) in lanes.iter().enumerate() {
@@ -117,7 +125,7 @@ fn dense(a: &Fragment) -> [[f64; 32]; ROWS] {
 
 /// A with its kept values where the metadata says.
 fn spread(a: &Fragment, sparse: Option<(&[u32; LANES], usize)>) -> [[f64; 32]; ROWS] {
-    let kept = dense(a);
+    let kept = dense(a, half);
     let mut matrix = [[0.0; 32]; ROWS];
     let Some((metadata, selector)) = sparse else {
         return matrix;
@@ -135,7 +143,7 @@ fn spread(a: &Fragment, sparse: Option<(&[u32; LANES], usize)>) -> [[f64; 32]; R
 }
 
 /// Sums in double precision over `depth` products, rounded once to single precision.
-fn halves(a: &[[f64; 32]], b: &Fragment, depth: usize, c: &Fragment) -> Fragment {
+fn halves(a: &[[f64; 32]], (b, half): (&Fragment, fn(u32, usize) -> f64), depth: usize, c: &Fragment) -> Fragment {
     let mut columns = [[0.0; 32]; COLUMNS];
     for (i, lanes) in b[..depth / 8].iter().enumerate() {
         for (lane, &register) in lanes.iter().enumerate() {

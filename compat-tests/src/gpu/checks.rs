@@ -41,7 +41,7 @@ const EXACT: &[TypeId] =
 /// Types that are integers and checked on all shapes: the files of most models. The others are checked on small ones.
 const USUAL: &[TypeId] = &[TypeId::Q4_K, TypeId::Q6_K];
 /// Types that have products in half precision, and what the zero of their codes is.
-const HALVES: &[TypeId] = &[TypeId::TQ2_0, TypeId::Q4_0];
+const HALVES: &[TypeId] = &[TypeId::TQ2_0, TypeId::Q4_0, TypeId::F16, TypeId::BF16];
 /// The largest matrix whose floats are multiplied, because the processor takes long, and of all types that are integers.
 const MOST_SIMPLE: usize = 20_000_000;
 
@@ -67,7 +67,8 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
                 Way::Pruned if options.small => SMALL_PRUNED,
                 _ => shape,
             };
-            let simple = [TypeId::F16, TypeId::BF16, TypeId::F32].contains(&ty) || !EXACT.contains(&ty) && !USUAL.contains(&ty);
+            let simple =
+                [TypeId::F16, TypeId::BF16, TypeId::F32].contains(&ty) || !EXACT.contains(&ty) && !USUAL.contains(&ty);
             if simple && rows * columns > MOST_SIMPLE {
                 continue;
             }

@@ -52,6 +52,10 @@ pub fn run(context: &mut Context, options: &Options, report: &mut Report) -> Res
             (TypeId::Q4_0, Way::Halves),
             (TypeId::Q4_0, Way::Pruned),
             (TypeId::Q8_0, Way::Exact),
+            (TypeId::F16, Way::Exact),
+            // The same numbers as cuBLAS, in the same precision.
+            (TypeId::F16, Way::Halves),
+            (TypeId::BF16, Way::Halves),
         ] {
             for &tokens in tokens {
                 if start.elapsed() > options.limit {

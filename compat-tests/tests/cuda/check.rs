@@ -58,11 +58,11 @@ fn all_sections_leave_their_part_of_the_report() {
         let found = checks.iter().filter(|c| c["what"].as_str().is_some_and(|w| w.contains(what)));
         found.count()
     };
-    // One shape and two numbers of tokens of seven exact types and all that are integers, two in half precision and one that
+    // One shape and two numbers of tokens of seven exact types and all that are integers, four in half precision and one that
     // is pruned; one cut of the model, and its tokens in half precision. Any-precision weights are counted below.
     let integers = REGISTRY.iter().filter(|info| trine_cuda::plan::integers(info.id).is_some()).count();
     let exact = 2 * (7 + integers);
-    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (exact + 6 + 8, 6, 2), "{told}");
+    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (exact + 10 + 8, 10, 2), "{told}");
     // Two widths on two number paths.
     assert_eq!(of("any-precision on "), 8, "{told}");
     assert!(checks.iter().all(|c| c["ok"] == true), "{told}");
@@ -71,7 +71,7 @@ fn all_sections_leave_their_part_of_the_report() {
     assert!(report["cublas"].as_str().is_some_and(|w| w.starts_with("not run")));
     assert!(report["ceilings"]["copy_bytes_per_second"].as_f64().is_some_and(|r| r > 0.0));
     let speed = list(&report, "speed");
-    assert_eq!(speed.len(), 6);
+    assert_eq!(speed.len(), 9);
     assert!(speed.iter().all(|s| s["seconds"].as_f64().is_some_and(|s| s > 0.0)));
 }
 

@@ -55,7 +55,7 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
         assert_eq!(spills, "0", "{entry:?}");
         // Four blocks of eight warps on a multiprocessor where weights are read once, two where tokens are many.
         // Products of floats have two blocks, or one where a lane has many sums in double precision.
-        let half = ["trirun_", "marlin_", "sparse_"].iter().any(|start| name.starts_with(start));
+        let half = ["trirun_", "marlin_", "sparse_", "tensor_"].iter().any(|start| name.starts_with(start));
         let float = ["f16_", "bf16_", "f32_"].iter().any(|start| name.starts_with(start));
         let most = match name {
             _ if float && !name.ends_with("_8") => 128,

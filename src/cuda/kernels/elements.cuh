@@ -12,6 +12,12 @@ INLINE u16 half_bits(float value) {
 
 INLINE bool is_nan(float x) { return x != x; }
 
+// A number rounded to the upper half of its bits, to the nearest, ties to even; what is no number stays none.
+INLINE u16 brain_bits(float x) {
+  const u32 bits = __float_as_uint(x), up = bits + 0x7fff + (bits >> 16 & 1);
+  return (is_nan(x) ? bits | 0x00400000 : up) >> 16;
+}
+
 // The nearest integer, ties to even, by adding 1.5 * 2^23 and reading the mantissa. Beyond 22 bits it is what these say. A NaN,
 // whose payload would be read otherwise, gives zero.
 INLINE int nearest_int(float x) {

@@ -46,11 +46,7 @@ struct Brain {
   typedef double Factor;
   static constexpr int BYTES = 2, REGISTERS = 1;
   static constexpr bool FUSED = true;
-  // To the nearest, ties to even; what is no number stays none.
-  static INLINE float rounded(float x) {
-    const u32 bits = __float_as_uint(x), up = bits + 0x7fff + (bits >> 16 & 1);
-    return __uint_as_float((is_nan(x) ? bits | 0x00400000 : up) & 0xffff0000);
-  }
+  static INLINE float rounded(float x) { return __uint_as_float((u32)brain_bits(x) << 16); }
   static INLINE float weight(const uint4 w[REGISTERS], int i) { return __uint_as_float(i % 2 ? w[0].x & 0xffff0000 : w[0].x << 16); }
   static INLINE void turn(uint4 w[REGISTERS]) { w[0] = make_uint4(w[0].y, w[0].z, w[0].w, 0); }
   static INLINE int grid(u32 bits) { return bits == 0 ? NONE : max(exponent(bits), -126) - 7; }
@@ -214,7 +210,7 @@ INLINE void product(Shared<T> &shared, const Matrix &m, const float *x, float *o
         const bool more = u + 1 < STEP && unit + u + 1 < last;
         load<T>(next, rows, more ? (unit + u + 1) * UNIT + LANE * lane : m.columns, m.columns);
       }
-#pragma unroll 1
+#pragma unroll(TOKENS == 1 ? Place::CHUNKS : 1)
       for (int c = 0; c < Place::CHUNKS; ++c) {
         Factor f[WARP_ROWS][Place::PER];
 #pragma unroll

@@ -63,9 +63,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   write_bytes<THREADS>(shared, Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, token, floored);
 }
 
-// Rows in half precision for the products that multiply halves, filled up to whole chunks of eight with zeros.
-extern "C" __global__ void __launch_bounds__(256) halve(const float *x, u16 *halves, int columns) {
-  const int i = blockIdx.x * 256 + threadIdx.x, padded = (columns + 7) / 8 * 8, token = blockIdx.y;
-  if (i < padded)
-    halves[(u64)token * padded + i] = i < columns ? half_bits(x[(u64)token * columns + i]) : 0;
-}
+// Rows in half precision for the products that multiply halves, filled up to whole chunks of eight with zeros; the same as brain floats.
+#define HALVE(NAME, BITS)                                                                                              \
+  extern "C" __global__ void __launch_bounds__(256) NAME(const float *x, u16 *halves, int columns) {                   \
+    const int i = blockIdx.x * 256 + threadIdx.x, padded = (columns + 7) / 8 * 8, token = blockIdx.y;                  \
+    if (i < padded)                                                                                                    \
+      halves[(u64)token * padded + i] = i < columns ? BITS(x[(u64)token * columns + i]) : 0;                           \
+  }
+
+HALVE(halve, half_bits)
+HALVE(halve_brain, brain_bits)

@@ -5,7 +5,7 @@ use trine_formats::types::{TypeId, tq1_0};
 
 use super::sparse::{self, Sparse};
 use super::{PackError, Shape, fast, marlin, rows, trirun};
-use crate::fast::{Scales, WeightFormat, Weights, is_sparse_shape};
+use crate::fast::{Numbers, Scales, WeightFormat, Weights, is_sparse_shape};
 
 /// A matrix for an f16 product. Its columns are the file's rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,7 +57,11 @@ pub fn form(ty: TypeId, data: &[u8], rows: usize, columns: usize, pruned: bool) 
     if ty == TypeId::Q4_0 && pruned && is_sparse_shape(columns, rows) {
         return Some(WeightFormat::Sparse(32));
     }
-    kind(ty, data, columns).map(|(weights, scales)| WeightFormat::Dense(weights, scales))
+    match ty {
+        TypeId::F16 => Some(WeightFormat::Rows(Numbers::Half)),
+        TypeId::BF16 => Some(WeightFormat::Rows(Numbers::Brain)),
+        _ => kind(ty, data, columns).map(|(weights, scales)| WeightFormat::Dense(weights, scales)),
+    }
 }
 
 /// Bytes of the memories of a matrix of `rows` x `columns` in the file: codes, metadata where there are such, scales.
@@ -68,6 +72,7 @@ pub fn bytes(form: WeightFormat, rows: usize, columns: usize) -> Result<Vec<usiz
     let shape = Shape { what: "codes", rows, columns };
     let (weights, scales) = match form {
         WeightFormat::Dense(weights, scales) => (weights, scales),
+        WeightFormat::Rows(_) => return Ok(vec![shape.size([rows, columns.div_ceil(8), 16])?]),
         WeightFormat::Sparse(group) => {
             return Ok(vec![
                 shape.size([rows, columns / 16, 4])?,

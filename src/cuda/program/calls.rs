@@ -343,14 +343,15 @@ impl Pass<'_> {
                 operands.truncate(3);
                 ("quantize_planes", [columns.div_ceil(GROUP), padded], WARP)
             }
-            Quants::Halves => {
+            Quants::Halves | Quants::Brains => {
                 operands.truncate(2);
                 let chunks = columns.next_multiple_of(8);
-                ("halve", [chunks.div_ceil(ELEMENTS), rows], ELEMENTS)
+                let kernel = if quants == Quants::Halves { "halve" } else { "halve_brain" };
+                (kernel, [chunks.div_ceil(ELEMENTS), rows], ELEMENTS)
             }
         };
         operands.push(int(columns));
-        if quants != Quants::Halves {
+        if !matches!(quants, Quants::Halves | Quants::Brains) {
             operands.push(int(rows));
         }
         self.launch((QUANTIZE, kernel), blocks, (threads, 0), operands)
@@ -372,7 +373,7 @@ impl Pass<'_> {
             operands.extend([self.at(from), self.at(to)]);
             operands.extend([memory(fixed::WORK), memory(fixed::TICKETS)]);
             operands.extend([matrix.columns, matrix.rows, tokens].map(int));
-            operands.push(Operand::U32(plan.group));
+            operands.extend(plan.group.map(Operand::U32));
             self.calls.push(Call { launch: plan.launch, operands });
             return Ok(());
         }

@@ -92,7 +92,7 @@ impl Pass<'_> {
                 operands.push(int(floored.into()));
                 "norm_bytes"
             }
-            Quants::Q8KChains | Quants::Q8_1 | Quants::Planes | Quants::Halves => {
+            Quants::Q8KChains | Quants::Q8_1 | Quants::Planes | Quants::Halves | Quants::Brains => {
                 let what = format!("norms with {:?}", fused.quants);
                 return Err(ProgramError::Missing(what));
             }

@@ -51,6 +51,8 @@ pub(super) enum Layout<'a> {
     Coded(Matrix<'a>),
     /// The same where two of four weights are there: values, metadata, and scales of groups.
     Pruned(Matrix<'a>),
+    /// Rows of numbers filled up to whole eights.
+    Filled(Matrix<'a>),
     /// For products of floats of any kind: rows filled up to whole eights, and bounds of each.
     Bounded(Matrix<'a>),
     /// Planes, tables and sparse weights of any-precision weights.
@@ -104,6 +106,9 @@ impl Layout<'_> {
                     parts.push(packed.bytes.into());
                 }
                 parts
+            }
+            Layout::Filled(m) => {
+                vec![floats::rows(m.ty, m.data, m.rows, m.columns).map_err(|why| failed(m, why))?]
             }
             Layout::Bounded(m) => {
                 let rows = floats::rows(m.ty, m.data, m.rows, m.columns).map_err(|why| failed(m, why))?;
@@ -232,6 +237,7 @@ impl<'a> Store<'a> {
         let layout = match form {
             WeightFormat::Dense(..) => Layout::Coded(matrix),
             WeightFormat::Sparse(_) => Layout::Pruned(matrix),
+            WeightFormat::Rows(_) => Layout::Filled(matrix),
         };
         Ok(Some(Placed { ty, rows, columns, memory: self.add(memories, layout, &bytes), scale, halves: Some(form) }))
     }

@@ -120,6 +120,8 @@ pub(super) enum Quants {
     Planes,
     /// Half floats, in rows of whole chunks of eight.
     Halves,
+    /// The same with brain floats.
+    Brains,
 }
 
 impl Quants {
@@ -130,7 +132,7 @@ impl Quants {
             Quants::Q8_0 | Quants::Q8_1 => columns / 32,
             Quants::Bytes { .. } => 1,
             Quants::Planes => columns.div_ceil(64),
-            Quants::Halves => 0,
+            Quants::Halves | Quants::Brains => 0,
         }
     }
 }
@@ -157,7 +159,7 @@ impl Value {
         let Some(quants) = self.quants else {
             return Ok([size([rows, self.columns, 4])?; 3]);
         };
-        if quants == Quants::Halves {
+        if matches!(quants, Quants::Halves | Quants::Brains) {
             return Ok([size([rows, self.columns.div_ceil(8), 16])?; 3]);
         }
         let padded = rows.div_ceil(COLUMNS) * COLUMNS;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use trine_formats::types::TypeId;
+
 use super::exchange::on_their_way;
 use super::fused::fuse;
 use super::matrix::{Matrix, Store, Weights, quants_for};
@@ -302,6 +304,7 @@ impl<'a> Recorder<'a> {
             None => None,
         };
         let (placed, quants) = match coded {
+            Some(placed) if placed.ty == TypeId::BF16 => (placed, Some(Quants::Brains)),
             Some(placed) => (placed, Some(Quants::Halves)),
             None => {
                 let own = self.own_part(matrix);

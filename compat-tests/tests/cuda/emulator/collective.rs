@@ -109,7 +109,13 @@ fn bits(x: f32) -> u32 {
 }
 
 #[test]
-fn products_of_halves_add_up() {
+fn products_of_halves_and_brain_floats_add_up() {
+    adds_up("f16", bits);
+    // The upper half of a float whose other bits are zero.
+    adds_up("bf16", |x| x.to_bits() >> 16);
+}
+
+fn adds_up(ty: &str, bits: impl Fn(f32) -> u32) {
     let mut rng = Rng::new(2);
     let a: Vec<[f32; 16]> = (0..16).map(|_| std::array::from_fn(|_| small(&mut rng))).collect();
     let b: Vec<[f32; 16]> = (0..8).map(|_| std::array::from_fn(|_| small(&mut rng))).collect();
@@ -117,7 +123,7 @@ fn products_of_halves_add_up() {
     input.extend(fragment(16, |lane, e| halves_b(lane, e % 4), |n, k| bits(b[n][k])));
     input.extend((0..128).map(|i| (i as f32).to_bits()));
     let body = format!(
-        "{ADDRESSES}{}{}{}mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 \
+        "{ADDRESSES}{}{}{}mma.sync.aligned.m16n8k16.row.col.f32.{ty}.{ty}.f32 \
          {{%r30,%r31,%r32,%r33}}, {{%r10,%r11,%r12,%r13}}, {{%r14,%r15}}, {{%r20,%r21,%r22,%r23}};\n{RESULT}",
         load(0, 10, 4),
         load(1, 14, 2),

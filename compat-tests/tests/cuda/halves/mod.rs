@@ -2,6 +2,7 @@
 //! makes of it.
 
 mod mistakes;
+mod numbers;
 mod products;
 
 use half::f16;
@@ -43,8 +44,8 @@ pub(super) fn launched<const N: usize>(
         Argument::Buffer(device.empty(plan.workspace)),
         Argument::Buffer(tickets),
     ]);
-    let numbers = [rows, columns, tokens, plan.group as usize];
-    arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
+    arguments.extend([rows, columns, tokens].map(|n| Argument::U32(n as u32)));
+    arguments.extend(plan.group.map(Argument::U32));
     let launch = Launch {
         blocks: plan.launch.blocks,
         threads: [plan.launch.threads, 1, 1],

@@ -108,6 +108,9 @@ pub const QUANTIZE: Text = text!("quantize");
 /// Rotary embedding, keys and values, and attention over them.
 pub const ATTENTION: Text = text!("attention");
 
+/// Keys and values of types beside half floats, and attention over them.
+pub const CELLS: Text = text!("cells");
+
 /// Operations between products that few models have.
 pub const BETWEEN: Text = text!("between");
 
@@ -121,9 +124,10 @@ pub const GATE: Text = text!("gate");
 pub const RECURRENT: Text = text!("recurrent");
 
 /// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 17] = [
+pub const EXACT: [Text; 18] = [
     ATTENTION,
     BETWEEN,
+    CELLS,
     CHOSEN,
     DECODE,
     EMBED,
@@ -142,9 +146,10 @@ pub const EXACT: [Text; 17] = [
 ];
 
 /// All files, by name.
-pub const ALL: [Text; 20] = [
+pub const ALL: [Text; 21] = [
     ATTENTION,
     BETWEEN,
+    CELLS,
     CHOSEN,
     DECODE,
     EMBED,

@@ -64,6 +64,8 @@ pub struct Recording<'a> {
     pub blocks: Range<usize>,
     /// The types of keys and values.
     pub cache: CacheTypes,
+    /// Keys and values that are rotated.
+    pub turned: [bool; 2],
     /// The names of the matrices that the file calls pruned.
     pub halves: Option<&'a BTreeSet<String>>,
     /// The widths of any-precision weights.

@@ -209,8 +209,10 @@ impl PageLayout {
     pub fn bytes(&self) -> usize {
         let here = self.lines() * size_of::<Line>() + self.encoded_bytes();
         let elsewhere = self.heads().skip(self.here());
-        let elements: usize = elsewhere.map(|heads| heads.count * (heads.key + heads.value)).sum();
-        let bytes = here + elements * self.positions * size_of::<u16>();
+        let position =
+            |heads: KvHeads| heads.count * (bytes(self.types.keys, heads.key) + bytes(self.types.values, heads.value));
+        let elsewhere: usize = elsewhere.map(position).sum();
+        let bytes = here + elsewhere * self.positions;
         bytes.max(size_of::<Line>())
     }
 

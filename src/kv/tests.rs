@@ -168,8 +168,9 @@ fn layers_of_other_heads_keep_apart() {
             own.with_types(types, [false; 2]).with_positions(32).bytes()
         };
         assert_eq!(layout.bytes(), (0..3).map(of_layer).sum::<usize>());
-        // a device has no room for what heads lack
-        let elsewhere = 32 * 2 * (40 + 40 + 2 * (4 + 12));
+        // a device has no room for what heads lack, and counts keys and values by their types
+        let [of_keys, of_values] = if types == encoded { [4, 2] } else { [2, 2] };
+        let elsewhere = 32 * (of_keys * (40 + 2 * 4) + of_values * (40 + 2 * 12));
         assert_eq!(layout.with_elsewhere(2).bytes(), of_layer(0) + elsewhere);
     }
 }

@@ -10,7 +10,8 @@ use trine_formats::anyprec::AnyPrec;
 impl Inner {
     fn recording(&self, limits: Limits, blocks: Range<usize>) -> Recording<'_> {
         let widths = self.offload.as_ref().map_or(&[][..], |offload| &offload.widths);
-        Recording { limits, blocks, cache: self.cache, halves: self.halves.as_ref(), widths }
+        let turned = self.config.turns_quantized();
+        Recording { limits, blocks, cache: self.cache, turned, halves: self.halves.as_ref(), widths }
     }
 }
 

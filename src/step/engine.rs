@@ -404,7 +404,8 @@ impl Engine {
             let bits = options.setting.bits;
             let named = self.model.handed_over().iter().copied();
             let rows: Vec<_> = named.zip(values.iter().map(|rows| &rows[..])).collect();
-            device.pass(&Behind { tokens: &tokens, rows: &rows, bits, angles: &angles }, &mut parts)?;
+            let adapters = options.setting.adapters.as_ref();
+            device.pass(&Behind { tokens: &tokens, rows: &rows, bits, adapters, angles: &angles }, &mut parts)?;
             if !hidden.is_empty() {
                 stream = device.stream()?;
             }

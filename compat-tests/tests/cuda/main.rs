@@ -1,6 +1,7 @@
 //! Kernels for NVIDIA GPUs without a GPU: the emulator of PTX, the checked-in PTX, and the bits that it computes.
 #![allow(missing_docs)]
 
+mod added;
 mod anyprec;
 mod archs;
 mod check;

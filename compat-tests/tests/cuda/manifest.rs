@@ -7,7 +7,7 @@ use trine_compat_tests::ptx::lint::Family;
 use trine_compat_tests::ptx::{Module, lint};
 use trine_compat_tests::root;
 use trine_cuda::ptx::{
-    ALL, ATTENTION, BETWEEN, EXACT, EXPERTS, FLOATS, GATE, HALF, MANIFEST, PLANES, RECURRENT, Text, WHOLE,
+    ALL, ATTENTION, BETWEEN, CELLS, EXACT, EXPERTS, FLOATS, GATE, HALF, MANIFEST, PLANES, RECURRENT, Text, WHOLE,
 };
 use trine_testkit::sha256;
 
@@ -82,7 +82,7 @@ fn every_kernel_assembles_for_every_generation_and_spills_nothing() {
 /// The guarantee of a text.
 fn family(text: &Text) -> Family {
     match EXACT.contains(text) {
-        true if [ATTENTION, BETWEEN, EXPERTS, FLOATS, GATE, RECURRENT, WHOLE].contains(text) => Family::Glibc,
+        true if [ATTENTION, BETWEEN, CELLS, EXPERTS, FLOATS, GATE, RECURRENT, WHOLE].contains(text) => Family::Glibc,
         true if *text == PLANES => Family::Fused,
         true => Family::Exact,
         false => Family::Fast,

@@ -23,6 +23,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     x[i] = __fadd_rn(x[i], __fmul_rn(y[i], row[i % n]));
 }
 
+// x += y * factor, with the factor of a number, behind whether there is one: without it nothing is added.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    add_times(float *x, const float *y, const uint2 *factors, int number, int count) {
+  const u64 i = element();
+  const uint2 factor = factors[number];
+  if (i < count && factor.x)
+    x[i] = __fadd_rn(x[i], __fmul_rn(y[i], __uint_as_float(factor.y)));
+}
+
 // The same row of n elements for every row of x.
 extern "C" __global__ void __launch_bounds__(THREADS) fill(float *x, const float *row, int n, int count) {
   const u64 i = element();

@@ -4,7 +4,7 @@ use super::calls::{ELEMENTS, Pass, int, memory};
 use super::few::{Between, Coefficients};
 use super::memory::RowCount;
 use super::operation::{Operation, Powers};
-use super::{Operand, ProgramError, Recorder, Rotation, Span};
+use super::{Operand, ProgramError, Recorder, Rotation, Span, fixed};
 use crate::ptx::BETWEEN;
 
 /// Residual streams that the kernels write at once, at most.
@@ -69,6 +69,17 @@ impl<'a> Recorder<'a> {
         self.same_shape("a weighed sum", x, y)?;
         let row = self.row(x, row)?;
         self.between(Between::MultiplyAdd { x: x.0, y: y.0, row }, Some(x));
+        Ok(())
+    }
+
+    /// `x += y * factor`, where passes are told a factor of this number; nothing where they are told that there is none.
+    ///
+    /// # Errors
+    /// Values of several shapes.
+    pub fn add_times(&mut self, x: Span, y: Span, number: usize) -> Result<(), ProgramError> {
+        self.same_shape("a sum with a factor", x, y)?;
+        self.factors = self.factors.max(number + 1);
+        self.between(Between::AddTimes { x: x.0, y: y.0, number }, Some(x));
         Ok(())
     }
 
@@ -333,6 +344,10 @@ impl Pass<'_> {
             Between::MultiplyAdd { x, y, row } => {
                 let operands = vec![self.at(x), self.at(y), memory(row), int(self.floats(row))];
                 self.each((BETWEEN, "multiply_add"), x, operands)
+            }
+            Between::AddTimes { x, y, number } => {
+                let operands = vec![self.at(x), self.at(y), memory(fixed::FACTORS), int(number)];
+                self.each((BETWEEN, "add_times"), x, operands)
             }
             Between::Fill { x, row } => {
                 let operands = vec![self.at(x), memory(row), int(self.floats(row))];

@@ -1,5 +1,6 @@
 //! Operations to launches.
 
+use super::form::Form;
 use super::memory::{Quants, Value};
 use super::operation::{OfChosen, Operation, Placed};
 use super::share::Pending;
@@ -272,7 +273,10 @@ impl Pass<'_> {
                 let blocks = [(heads * pairs).div_ceil(OF_HEADS), tokens];
                 self.launch((ATTENTION, "rope"), blocks, (OF_HEADS, 0), operands)
             }
-            Operation::Store { from, cells, heads } => {
+            Operation::Store { from, cells, heads, form } if form != Form::HALF => {
+                self.store_cells([from, cells], heads, form)
+            }
+            Operation::Store { from, cells, heads, .. } => {
                 let n = self.value(from).columns;
                 let operands =
                     vec![self.at(from), memory(cells), memory(fixed::CELLS), int(heads), int(n / heads), self.shift()];

@@ -44,19 +44,26 @@ impl Attend {
     /// Bytes of memory that its launches need beside values, at most.
     pub(super) fn work(&self, limits: &Limits) -> Result<usize, ProgramError> {
         let row = self.scores(limits)?;
-        let shared = if self.is_shared(limits) { self.places(MOST_SHARED, 1)[4] } else { 0 };
-        Ok(row * at_once(row).min(limits.tokens) + shared)
+        let tokens = at_once(row).min(limits.tokens);
+        let shared = if self.is_shared(limits) { self.places(MOST_SHARED / 2, 2)[4] } else { 0 };
+        let apart = if self.is_halves() { 0 } else { self.places(self.heads * tokens, 1)[4] };
+        Ok(row * tokens + shared.max(apart))
     }
 
     /// The tickets that its launches need, at most.
     pub(super) fn tickets(&self, limits: &Limits) -> usize {
-        if self.is_shared(limits) { MOST_SHARED } else { 0 }
+        let shared = if self.is_shared(limits) { MOST_SHARED } else { 0 };
+        match self.is_halves() {
+            true => shared,
+            // exponentials are launched by themselves for one part too
+            false => shared.max(self.heads * limits.tokens),
+        }
     }
 
     /// Where the memory of launches that share cells holds: sums of values, with the largest of these; totals of
-    /// exponentials; the largest scores; the inverses of totals; scores.
-    fn places(&self, rows: usize, parts: usize) -> [usize; 5] {
-        let sums = 16 * rows * parts * self.value_size;
+    /// exponentials; the largest scores; the inverses of totals; scores. One part has no sums.
+    pub(super) fn places(&self, rows: usize, parts: usize) -> [usize; 5] {
+        let sums = if parts == 1 { 0 } else { 16 * rows * parts * self.value_size };
         let totals = sums + 8 * rows * parts;
         let largest = totals + 4 * rows * parts;
         [0, sums, totals, largest, largest + 4 * rows]
@@ -69,9 +76,11 @@ impl Pass<'_> {
         let at_once = at_once(a.scores(&self.program.limits)?);
         for first in (0..self.tokens).step_by(at_once) {
             let tokens = at_once.min(self.tokens - first);
-            match self.caches.parts(a.heads * tokens, a.window) {
+            let parts = self.caches.parts(a.heads * tokens, a.window);
+            match parts {
+                _ if !a.is_halves() => self.attend_cells(a, (first, tokens), parts)?,
                 1 => self.attend_whole_rows(a, first, tokens)?,
-                parts => self.attend_parts(a, (first, tokens), parts)?,
+                _ => self.attend_parts(a, (first, tokens), parts)?,
             }
         }
         Ok(())
@@ -178,10 +187,10 @@ impl Pass<'_> {
     }
 
     /// Rules of scores: their bits, factor and cap, and slopes; sinks and the table of the exponential.
-    fn rules(&self, a: &Attend) -> ([Operand; 4], [Operand; 2]) {
-        let bits = [a.cap.is_some(), a.slopes.is_some(), a.sinks.is_some()];
+    pub(super) fn rules(&self, a: &Attend) -> ([Operand; 4], [Operand; 2]) {
+        let bits = [a.cap.is_some(), a.slopes.is_some(), a.sinks.is_some(), a.is_added()];
         let rules = bits.iter().enumerate().map(|(i, &there)| usize::from(there) << i).sum();
-        let [factor, cap] = a.cap.unwrap_or([0.0; 2]).map(Operand::F32);
+        let [factor, cap] = a.caps().map(Operand::F32);
         // Nothing is read of a rule that is not there.
         let other = self.at(a.queries);
         ([int(rules), factor, cap, a.slopes.map_or(other, memory)], a.sinks.map_or([other; 2], |of| of.map(memory)))
@@ -190,6 +199,7 @@ impl Pass<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::form::Form;
     use super::*;
 
     #[test]
@@ -221,9 +231,11 @@ mod tests {
                 scale: 1.0,
                 window: 0,
                 chunked: false,
+                forms: [Form::HALF; 2],
                 cap: None,
                 slopes: None,
                 sinks: None,
+                powers: None,
                 to: 0,
             };
             let limits = Limits { tokens: 64, wanted: 1, context, page: 1, pages: 1, slots: 1 };

@@ -14,6 +14,8 @@ pub(super) enum Between {
     DivideRow { x: usize, row: usize },
     /// `x += y * row`.
     MultiplyAdd { x: usize, y: usize, row: usize },
+    /// `x += y * factor`, where passes are told a factor of this number.
+    AddTimes { x: usize, y: usize, number: usize },
     /// The same row for all.
     Fill { x: usize, row: usize },
     /// Rows times the factors of their positions.
@@ -82,6 +84,7 @@ impl Between {
             | Between::RootOfSoftplus { x, .. }
             | Between::NumberHeads { to: x, .. } => vec![x],
             Between::MultiplyAdd { x, y, .. }
+            | Between::AddTimes { x, y, .. }
             | Between::SoftplusGate { x, gates: y, .. }
             | Between::LimitedSilu { gate: x, up: y, .. }
             | Between::BoundedSilu { gate: x, up: y, .. }

@@ -136,4 +136,6 @@ pub(crate) mod fixed {
     pub const SLOTS: usize = 8;
     /// Outputs of products whose rows devices share, on their way from one to the others.
     pub const PARTS: usize = 9;
+    /// Factors of what adapters add: 1 where there is one, and the factor, a u32 and a float each.
+    pub const FACTORS: usize = 10;
 }

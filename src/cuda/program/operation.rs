@@ -3,6 +3,7 @@
 use trine_formats::types::TypeId;
 
 use super::few::{Between, Compressed, Whole};
+use super::form::Form;
 use super::memory::Quants;
 use super::plane_matrix::PlacedPlanes;
 use super::recurrent::Recurrent;
@@ -199,6 +200,7 @@ pub(super) enum Operation {
         from: usize,
         cells: usize,
         heads: usize,
+        form: Form,
     },
     Attend(Attend),
     /// Attention in both directions.
@@ -339,6 +341,8 @@ pub(super) struct Attend {
     pub kv_heads: usize,
     pub key_size: usize,
     pub value_size: usize,
+    /// The types of keys and values.
+    pub forms: [Form; 2],
     pub scale: f32,
     /// Cells that a query sees, 0 for all before it.
     pub window: usize,
@@ -350,6 +354,8 @@ pub(super) struct Attend {
     pub slopes: Option<usize>,
     /// Scores of the heads for a cell without a value, and the table of the exponential.
     pub sinks: Option<[usize; 2]>,
+    /// The table of the exponential, where values of a quantized type are added up.
+    pub powers: Option<usize>,
     pub to: usize,
 }
 

@@ -29,6 +29,8 @@ pub struct Program {
     pub(super) reads_tokens: bool,
     /// The rows of matrices that it has, where devices share them.
     pub(super) shared: Option<Share>,
+    /// Factors that passes are told.
+    pub(super) factors: usize,
 }
 
 impl Program {

@@ -48,6 +48,8 @@ pub struct Recorder<'a> {
     pub(super) state: usize,
     /// True if an operation behind the first reads the tokens.
     pub(super) reads_tokens: bool,
+    /// Factors that passes are told.
+    pub(super) factors: usize,
 }
 
 impl<'a> Recorder<'a> {
@@ -85,6 +87,7 @@ impl<'a> Recorder<'a> {
             Memory { kind: Kind::States, bytes: 0 },
             input(&[tokens, 8])?,
             Memory { kind: Kind::Values, bytes: 0 },
+            Memory { kind: Kind::Inputs, bytes: 0 },
         ];
         Ok(Recorder {
             limits,
@@ -100,6 +103,7 @@ impl<'a> Recorder<'a> {
             forms: Vec::new(),
             state: 0,
             reads_tokens: false,
+            factors: 0,
         })
     }
 
@@ -457,8 +461,10 @@ impl<'a> Recorder<'a> {
             state: self.state,
             reads_tokens: self.reads_tokens,
             shared: self.shared,
+            factors: self.factors,
         };
         program.memories[fixed::STATES].bytes = states;
+        program.memories[fixed::FACTORS].bytes = size(&[program.factors, 8], "factors")?;
         program.memories[fixed::WORK].bytes = super::calls::work(&program)?;
         program.memories[fixed::TICKETS].bytes = super::calls::tickets(&program)?;
         program.memories[fixed::PARTS].bytes = on_their_way(&program)?;

@@ -1,5 +1,6 @@
 //! Recording keys, values and attention over them.
 
+use super::form::Form;
 use super::memory::{Kind, Memory, RowCount, size};
 use super::operation::{Attend, Operation, Powers};
 use super::{Limits, ProgramError, Recorder, Span};
@@ -35,11 +36,15 @@ pub struct Cells {
     pub(super) memories: [usize; 2],
     /// Key-value heads, the elements of a key and of a value.
     pub(super) shape: [usize; 3],
+    /// Types of keys and of values.
+    pub(super) forms: [Form; 2],
+    /// The memory of the table of the exponential, where values of a quantized type are added up.
+    pub(super) powers: Option<usize>,
 }
 
 impl Heads {
     /// Heads, elements of a key and of a value in cells.
-    fn stored(self) -> [usize; 3] {
+    pub(super) fn stored(self) -> [usize; 3] {
         [self.keys, self.key_size, self.value_size]
     }
 }
@@ -62,11 +67,15 @@ impl<'a> Recorder<'a> {
         self.attend_over(queries, cells, heads, scale, window, rules)
     }
 
-    /// Puts keys and values into the cells of the next layer.
+    /// Puts keys and values into the cells of the next layer, as half floats.
     ///
     /// # Errors
     /// Rows that are no whole heads, cells that no buffer holds.
     pub fn store(&mut self, rows: [Span; 2], heads: Heads) -> Result<Cells, ProgramError> {
+        self.store_in([Form::HALF; 2], rows, heads)
+    }
+
+    pub(super) fn store_in(&mut self, forms: [Form; 2], rows: [Span; 2], heads: Heads) -> Result<Cells, ProgramError> {
         let Heads { keys: kv, key_size, value_size, .. } = heads;
         let widths = rows.map(|x| self.columns(x));
         if kv == 0 || widths != [kv * key_size, kv * value_size] {
@@ -75,14 +84,15 @@ impl<'a> Recorder<'a> {
         let Limits { page, pages, .. } = self.limits;
         let mut memories = [0; 2];
         let what = "keys and values";
-        for (memory, head) in memories.iter_mut().zip([key_size, value_size]) {
+        for ((memory, form), head) in memories.iter_mut().zip(forms).zip([key_size, value_size]) {
             *memory = self.memories.len();
-            self.memories.push(Memory { kind: Kind::Cells, bytes: size(&[pages, kv, page, head, 2], what)? });
+            let bytes = size(&[pages, kv, page, form.bytes(head)?], what)?;
+            self.memories.push(Memory { kind: Kind::Cells, bytes });
         }
-        for (from, cells) in rows.into_iter().zip(memories) {
-            self.operations.push(Operation::Store { from: from.0, cells, heads: kv });
+        for ((from, cells), form) in rows.into_iter().zip(memories).zip(forms) {
+            self.operations.push(Operation::Store { from: from.0, cells, heads: kv, form });
         }
-        Ok(Cells { memories, shape: heads.stored() })
+        Ok(Cells { memories, shape: heads.stored(), forms, powers: None })
     }
 
     /// Attends over the cells of a layer with `queries`, as [`Recorder::attend`] does.
@@ -124,12 +134,14 @@ impl<'a> Recorder<'a> {
             kv_heads: kv,
             key_size,
             value_size,
+            forms: cells.forms,
             scale,
             window: window.map_or(0, |w| w.0.min(self.limits.context)),
             chunked: window.is_some_and(|w| w.1),
             cap: rules.cap,
             slopes,
             sinks,
+            powers: cells.powers,
             to: to.0,
         }));
         Ok(to)

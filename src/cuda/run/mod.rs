@@ -92,12 +92,19 @@ pub trait Passes: Any + Send {
     /// Sizes for which there is memory.
     fn limits(&self) -> Limits;
 
+    /// The factors of what adapters add in later passes, by their number in the program; `None` where one adds nothing.
+    ///
+    /// # Errors
+    /// Another number of them than the program has, and what the device says.
+    fn tell(&mut self, factors: &[Option<f32>]) -> Result<(), Failure>;
+
     /// Runs one pass over the tokens of `parts`, in their order, with any-precision weights of `width` bits; any number
     /// where there are none. Keys and values are left in the pages, and rows for [`Passes::logits`], which have the same
     /// width, and [`Passes::left`].
     ///
     /// # Errors
-    /// A pass beyond the limits or the vocabulary, a width that the weights do not have, and what the device says.
+    /// A pass beyond the limits or the vocabulary, a width that the weights do not have, factors that were never told,
+    /// and what the device says.
     fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure>;
 
     /// The logits of some of the rows that the last pass has left, no more than the limits say.

@@ -18,6 +18,8 @@ pub(super) struct Runner<D: Device> {
     own: Vec<Option<D::Buffer>>,
     /// The device's multiprocessors.
     multiprocessors: usize,
+    /// The factors of adapters, as they were told.
+    told: Vec<Option<u32>>,
     /// Tokens and width of the last pass.
     last: (usize, u8),
     /// The launches of passes, by their tokens, their width and their caches.
@@ -66,7 +68,18 @@ impl<D: Device> Runner<D> {
         drop(device);
         let (body, head) = (Prepared::new(), Prepared::new());
         let (handed, meeting) = (vec![false; program.given().len()], Meeting::default());
-        Ok(Runner { loaded, program, own, multiprocessors, last: (0, 0), body, head, handed, meeting })
+        Ok(Runner {
+            loaded,
+            program,
+            own,
+            multiprocessors,
+            told: Vec::new(),
+            last: (0, 0),
+            body,
+            head,
+            handed,
+            meeting,
+        })
     }
 
     /// The device and its weights.
@@ -95,6 +108,9 @@ impl<D: Device> Runner<D> {
         angles: &Angles<'_>,
     ) -> Result<(), Failure> {
         let tokens = self.check(input, parts)?;
+        if self.told.len() != self.program.factors() {
+            return Err(Failure("a pass that was told no factors of adapters".to_owned()));
+        }
         let longest = parts.iter().map(|part| part.first + part.tokens).max().unwrap_or(0);
         let caches = Caches::new(longest, self.multiprocessors);
         self.body.prepare((tokens, width, caches), || self.program.body(tokens, width, caches))?;
@@ -312,6 +328,20 @@ impl<D: Device> Runner<D> {
 impl<D: Device + Send + 'static> Passes for Runner<D> {
     fn limits(&self) -> Limits {
         self.program.limits()
+    }
+
+    fn tell(&mut self, factors: &[Option<f32>]) -> Result<(), Failure> {
+        let (given, wanted) = (factors.len(), self.program.factors());
+        if given != wanted {
+            return Err(Failure(format!("{given} factors of adapters, where the program has {wanted}")));
+        }
+        let factors: Vec<Option<u32>> = factors.iter().map(|factor| factor.map(f32::to_bits)).collect();
+        if self.told != factors {
+            let pairs = factors.iter().flat_map(|factor| [u32::from(factor.is_some()), factor.unwrap_or(0)]);
+            self.fill(fixed::FACTORS, pairs.map(u32::to_le_bytes))?;
+            self.told = factors;
+        }
+        Ok(())
     }
 
     fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure> {

@@ -93,6 +93,10 @@ impl<D: Device + Send + 'static> Passes for Together<D> {
         self.any().limits()
     }
 
+    fn tell(&mut self, factors: &[Option<f32>]) -> Result<(), Failure> {
+        self.runners.iter_mut().try_for_each(|runner| runner.tell(factors))
+    }
+
     fn pass(&mut self, input: Input<'_>, parts: &[Part<'_>], width: u8, angles: &Angles<'_>) -> Result<(), Failure> {
         for runner in &mut self.runners {
             runner.prepare_pass(input, parts, width, angles)?;

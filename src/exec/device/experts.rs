@@ -62,9 +62,6 @@ impl<'a> Tape<'a> {
         chosen: &Chosen,
     ) -> Result<Span, ProgramError> {
         let Stack { matrices, observed: _, scales, biases, adapters } = stack;
-        if adapters.iter().any(|all| !all.is_empty()) {
-            return missing("adapters");
-        }
         if matrices.is_empty() {
             return missing("no experts");
         }
@@ -74,6 +71,7 @@ impl<'a> Tape<'a> {
         if let Some(scales) = scales {
             self.recorder.scale_chosen(y, scales, chosen)?;
         }
+        self.adapt_experts(adapters, (x, y), chosen)?;
         if let Some(biases) = biases {
             self.recorder.add_chosen(y, biases, chosen)?;
         }

@@ -1,5 +1,7 @@
 //! GPUs that carry out the last blocks of a model, behind those that stay on the processor.
 
+mod adapters;
+mod added;
 mod between;
 mod cut;
 mod experts;

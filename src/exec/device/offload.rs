@@ -7,6 +7,7 @@ use std::sync::Arc;
 use trine_cuda::program::{self as gpu, ProgramError, Share, Weights};
 use trine_cuda::run::{Failure, Host, Member, Passes};
 
+use super::added::Added;
 use super::cut::cut;
 use crate::exec::processor::Processor;
 use crate::kv::CacheTypes;
@@ -166,9 +167,9 @@ impl Offload {
             gpu.host.check(&part.program).map_err(|failure| on(gpu, failure))?;
         }
         let parts = recorded.into_iter().map(|(gpu, part)| {
-            let Recorded { program, weights, start, leaving, angles } = part;
+            let Recorded { program, weights, start, leaving, angles, factors } = part;
             let passes = gpu.host.start(program, &weights).map_err(|failure| on(gpu, failure))?;
-            Ok(OffloadedPart { passes, start, leaving, tables: angles })
+            Ok(OffloadedPart { passes, start, leaving, tables: angles, factors })
         });
         Ok(Offloaded(parts.collect::<Result<_, DeviceError>>()?))
     }
@@ -229,6 +230,8 @@ pub(super) struct Recorded<'a> {
     pub leaving: Vec<Value>,
     /// The contents of its tables.
     pub angles: Angles,
+    /// The factors that its passes are told.
+    pub factors: Vec<Added>,
 }
 
 /// A table of pairs of numbers for each position.
@@ -276,6 +279,8 @@ pub(super) struct OffloadedPart {
     pub leaving: Vec<Value>,
     /// The contents of its tables.
     pub tables: Angles,
+    /// The factors that its passes are told.
+    pub factors: Vec<Added>,
 }
 
 /// How a program is recorded.
@@ -287,6 +292,8 @@ pub struct Recording<'a> {
     pub blocks: Range<usize>,
     /// The types of keys and values.
     pub cache: CacheTypes,
+    /// True of keys and of values that are rotated where their type is a quantized one.
+    pub turned: [bool; 2],
     /// Where products are computed in half precision, the names of the matrices that the file calls pruned.
     pub halves: Option<&'a BTreeSet<String>>,
     /// The widths of any-precision weights; all of the file's without any.

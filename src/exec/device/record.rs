@@ -6,7 +6,6 @@ use super::offload::{Angles, Recorded, Recording, Start};
 use super::recurrent::is_fresh;
 use super::tape::{Place, Tape, missing};
 use crate::exec::processor::Processor;
-use crate::kv::CacheTypes;
 use crate::math::EXP2_32;
 use crate::ops::activation::HeadGate;
 use crate::ops::attention::Reach;
@@ -24,11 +23,7 @@ impl Processor {
         options: Recording<'a>,
         share: Option<Share>,
     ) -> Result<Recorded<'a>, ProgramError> {
-        let Recording { limits, blocks, cache, halves, widths } = options;
-        if cache != CacheTypes::HALVES {
-            let CacheTypes { keys, values } = cache;
-            return missing(format!("keys in {keys} and values in {values}"));
-        }
+        let Recording { limits, blocks, cache, turned, halves, widths } = options;
         let mut recorder = Recorder::new(limits, program.shape(program.logits()).columns)?;
         if let Some(pruned) = halves {
             recorder.in_halves(pruned);
@@ -41,6 +36,8 @@ impl Processor {
             processor: self,
             program,
             n_ctx: limits.context,
+            cache,
+            turned,
             widths,
             end: program.operations().len() - usize::from(program.bound().is_some()),
             until: program.operations().len(),
@@ -48,6 +45,7 @@ impl Processor {
             places: vec![None; program.values()],
             done: vec![false; program.operations().len()],
             rotations: Vec::new(),
+            factors: Vec::new(),
         };
         recording.until = match blocks.end > program.blocks().len() {
             true => recording.end,
@@ -65,14 +63,16 @@ impl Processor {
             let leaving: Vec<Value> = entering.into_iter().filter(|value| made.contains(value)).collect();
             let spans = leaving.iter().map(|&value| recording.rows(value)).collect::<Result<Vec<_>, _>>()?;
             let angles = angles(&recording);
+            let factors = recording.factors;
             let (program, weights) = recording.recorder.finish_part(&spans)?;
-            return Ok(Recorded { program, weights, start, leaving, angles });
+            return Ok(Recorded { program, weights, start, leaving, angles, factors });
         }
         let logits = program.bound().map_or(program.logits(), |(unbounded, _)| unbounded);
         let logits = recording.rows(logits)?;
         let angles = angles(&recording);
+        let factors = recording.factors;
         let (program, weights) = recording.recorder.finish(logits)?;
-        Ok(Recorded { program, weights, start, leaving: Vec::new(), angles })
+        Ok(Recorded { program, weights, start, leaving: Vec::new(), angles, factors })
     }
 }
 

@@ -115,7 +115,9 @@ impl Running<'_> {
             .collect();
         for i in 0..on_gpus.len() {
             let (before, behind_it) = on_gpus.split_at_mut(i + 1);
-            let OffloadedPart { passes, start, leaving, tables } = &mut before[i];
+            let OffloadedPart { passes, start, leaving, tables, factors } = &mut before[i];
+            let factors: Vec<Option<f32>> = factors.iter().map(|added| added.factor(behind.adapters)).collect();
+            passes.tell(&factors)?;
             let angles = |kind: usize, position: usize| tables.at(kind, position, behind.angles);
             match start {
                 Start::Tokens => passes.pass(Input::of_tokens(behind.tokens), &parts, behind.bits, &angles)?,

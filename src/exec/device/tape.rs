@@ -4,13 +4,15 @@ use std::borrow::Cow;
 
 use trine_cuda::planes::Path;
 use trine_cuda::program::{
-    Cells, Chosen, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span,
+    Cells, Chosen, Form, Gate, Heads, Matrix, PlaneMatrix, ProgramError, Recorder, Rotation, Rules, Span,
 };
 
+use super::added::Added;
 use super::offload::PositionTable;
 use crate::exec::processor::Processor;
 use crate::kernels::bitplane::NumberPath;
 use crate::kernels::elements::gelu_table;
+use crate::kv::{CacheTypes, LayerLayout, TILE};
 use crate::math::EXP2_32;
 use crate::ops::activation::Activation;
 use crate::ops::attention::ScoreRules;
@@ -36,6 +38,10 @@ pub struct Tape<'a> {
     pub processor: &'a Processor,
     pub program: &'a Program,
     pub n_ctx: usize,
+    /// The types of keys and values.
+    pub cache: CacheTypes,
+    /// Keys and values that are rotated where their type is a quantized one.
+    pub turned: [bool; 2],
     /// The widths of any-precision weights; all without any.
     pub widths: &'a [u8],
     /// The operation behind the last one that GPUs have.
@@ -49,6 +55,8 @@ pub struct Tape<'a> {
     pub done: Vec<bool>,
     /// The tables by position that some operation uses, in their order.
     pub rotations: Vec<(PositionTable, Rotation)>,
+    /// The factors that passes are told.
+    pub factors: Vec<Added>,
 }
 
 impl<'a> Tape<'a> {
@@ -99,9 +107,6 @@ impl<'a> Tape<'a> {
     }
 
     pub fn product(&mut self, product: &'a Product, x: Span) -> Result<Span, ProgramError> {
-        if !product.adapters.is_empty() {
-            return missing("adapters");
-        }
         let y = match self.processor.matrix(product.matrix).planes() {
             Some((path, mut views)) => {
                 views.retain(|view| self.widths.is_empty() || self.widths.contains(&view.width));
@@ -118,6 +123,7 @@ impl<'a> Tape<'a> {
         if let Some(scale) = product.scale {
             self.recorder.scale(y, scale);
         }
+        self.adapt(&product.adapters, x, y)?;
         Ok(y)
     }
 
@@ -211,9 +217,24 @@ impl<'a> Tape<'a> {
             return self.attend_whole(qkv, attend);
         }
         let [queries, keys, values] = qkv;
-        let cells = self.recorder.store([keys, values], heads(attend))?;
+        let cells = self.recorder.store_as(self.forms(attend), [keys, values], heads(attend), &EXP2_32)?;
         self.cells.push((attend.cache, cells));
         self.attend_over(queries, cells, attend)
+    }
+
+    /// How keys and values are kept, as the pages of the processor's layers have them.
+    fn forms(&self, attend: &Attend) -> [Form; 2] {
+        let layout = LayerLayout {
+            n_head: attend.heads.keys,
+            head_dim: attend.heads.size,
+            value_dim: attend.value_size,
+            positions: TILE,
+            types: self.cache,
+            turned: self.turned,
+        };
+        let CacheTypes { keys, values } = self.cache;
+        [(keys, layout.key_turn()), (values, layout.value_turn())]
+            .map(|(ty, turn)| Form { ty, turn: turn.unwrap_or(0) })
     }
 
     /// Attention to keys and values that an earlier layer has put into their cells.

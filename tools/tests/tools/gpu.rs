@@ -84,6 +84,19 @@ fn the_logits_are_those_of_the_processor() {
 }
 
 #[test]
+fn types_of_keys_and_values_and_adapters_are_those_of_the_processor() {
+    let house = House::new();
+    let plain = house.hashes("");
+    let [lora, control] = ["lora-f32", "control"].map(|name| testdata(&format!("adapters/{name}.gguf")));
+    let added = format!("--lora-scaled {}:0.5 --control-vector {}", lora.display(), control.display());
+    for options in ["-ctk q8_0 -ctv q5_1", &added] {
+        let expected = house.hashes(options);
+        assert_ne!(expected, plain);
+        assert_eq!(house.hashes(&format!("{options} --device cuda -ngl 4")), expected, "{options}");
+    }
+}
+
+#[test]
 fn states_of_recurrent_layers_stay_there_between_passes() {
     let house = House::new();
     let listing = fs::read_to_string(testdata("archs/mamba2-dense.txt")).expect("a listing");

@@ -1,14 +1,14 @@
 //! Attention against trine's own, over caches of one cell and of thousands.
 
 use trine::Isa;
-use trine::kv::{self, PageLayout, PagePool};
+use trine::kv::{self, CacheTypes, LayerLayout, PageLayout, PagePool};
 use trine::math::EXP2_32;
 use trine::ops::attention::{Attention, Reach, ScoreRules, Window, alibi_slopes};
 use trine_compat_tests::inputs::Rng;
 use trine_compat_tests::ptx::{Argument, Device, Emulated, Fault, Launch, Module, Schedule};
-use trine_cuda::program::{Heads, Limits, Recorder, Rules};
+use trine_cuda::program::{Form, Heads, Limits, Recorder, Rules};
 use trine_cuda::ptx::ATTENTION;
-use trine_cuda::run::{Host, Input, Part, Shared, Slot};
+use trine_cuda::run::{Failure, Host, Input, Part, Shared, Slot};
 use trine_formats::types::num::f32_to_f16;
 
 use super::{bytes, launch};
@@ -24,6 +24,8 @@ pub struct Case {
     pub value_size: usize,
     pub window: Option<Window>,
     pub rules: Option<ScoreRules>,
+    /// The types of keys and values; quantized ones are turned.
+    pub types: CacheTypes,
     /// Cells before the pass and tokens of the pass, for each sequence.
     pub sequences: Vec<(usize, usize)>,
     pub q: Vec<f32>,
@@ -61,6 +63,7 @@ impl Case {
             value_size,
             window,
             rules: None,
+            types: CacheTypes::HALVES,
             sequences: sequences.to_vec(),
             q: values(tokens * kv_heads * shared * key_size, 2.0),
             k,
@@ -68,10 +71,20 @@ impl Case {
         }
     }
 
+    fn layout(&self) -> PageLayout {
+        PageLayout::new(1, self.kv_heads, [self.key_size, self.value_size]).with_types(self.types, [true; 2])
+    }
+
+    /// How the kernels keep keys and values.
+    fn forms(&self) -> [Form; 2] {
+        let layout: LayerLayout = self.layout().layer(0);
+        let forms = [(self.types.keys, layout.key_turn()), (self.types.values, layout.value_turn())];
+        forms.map(|(ty, turn)| Form { ty, turn: turn.unwrap_or(0) })
+    }
+
     /// Output of trine's attention.
     pub fn expected(&self) -> Vec<f32> {
-        let layout = PageLayout::new(1, self.kv_heads, [self.key_size, self.value_size]);
-        let pages = PagePool::new(layout, 1000);
+        let pages = PagePool::new(self.layout(), 1000);
         let isa = Isa::scalar();
         let mut all: Vec<_> = self.sequences.iter().map(|_| pages.sequence()).collect();
         let (key_row, value_row) = (self.kv_heads * self.key_size, self.kv_heads * self.value_size);
@@ -240,7 +253,7 @@ impl Case {
 
     /// Output of a recorded program for the only sequence. Its earlier cells are written page by page, in passes that know
     /// of no other pages.
-    fn run_program(&self, device: Emulated) -> Vec<f32> {
+    pub fn run_program(&self, device: Emulated) -> Result<Vec<f32>, Failure> {
         let [(before, now)] = self.sequences[..] else { panic!("several sequences") };
         let heads = Heads {
             queries: self.kv_heads * self.shared,
@@ -259,7 +272,8 @@ impl Case {
         let widths = [heads.queries * self.key_size, self.kv_heads * self.key_size, self.kv_heads * self.value_size];
         let rows = widths.map(|columns| recorder.given(columns).expect("rows"));
         let window = self.window.map(|w| (w.size, w.chunked));
-        let out = recorder.attend(rows, heads, SCALE, window, &rules).expect("attention");
+        let cells = recorder.store_as(self.forms(), [rows[1], rows[2]], heads, &EXP2_32).expect("cells");
+        let out = recorder.attend_over(rows[0], cells, heads, SCALE, window, &rules).expect("attention");
         let wanted = recorder.take_wanted(out).expect("rows");
         let (program, weights) = recorder.finish(wanted).expect("a program");
         let mut passes = Shared::new(device).start(program, &weights).unwrap_or_else(|e| panic!("{e}"));
@@ -268,15 +282,15 @@ impl Case {
             let (k, v) = (&self.k[0][first * k..][..tokens * k], &self.v[0][first * v..][..tokens * v]);
             let part = Part { pages, first: at, tokens, slot: Slot::default() };
             let input = Input { tokens: &vec![0; tokens], rows: &[q, k, v] };
-            passes.pass(input, &[part], 0, &|_, _| Vec::new()).unwrap_or_else(|e| panic!("{e}"));
+            passes.pass(input, &[part], 0, &|_, _| Vec::new())
         };
         for (page, first) in (0..before).step_by(PAGE).enumerate() {
             let tokens = PAGE.min(before - first);
-            pass(&vec![0.0; tokens * widths[0]], (first, tokens), &pages[page..=page], 0);
+            pass(&vec![0.0; tokens * widths[0]], (first, tokens), &pages[page..=page], 0)?;
         }
-        pass(&self.q, (before, now), &pages, before);
+        pass(&self.q, (before, now), &pages, before)?;
         let all: Vec<usize> = (0..now).collect();
-        passes.logits(&all).unwrap_or_else(|e| panic!("{e}"))
+        passes.logits(&all)
     }
 
     #[track_caller]
@@ -396,13 +410,13 @@ fn programs_share_long_caches_among_multiprocessors() {
                 (device.multiprocessors, device.schedule) = (multiprocessors, schedule);
                 device
             };
-            let found = case.run_program(emulated(Schedule::Random(1)));
+            let found = case.run_program(emulated(Schedule::Random(1))).unwrap_or_else(|e| panic!("{e}"));
             assert_same(&found, &expected, what);
             // A mistake in a kernel of parts shows where that kernel runs.
             let mut device = emulated(Schedule::InTurn);
             let mistake = |t: &str| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1);
             device.replace(ATTENTION.name, with_mistake(ATTENTION, "attend_values", mistake));
-            let found = case.run_program(device);
+            let found = case.run_program(device).unwrap_or_else(|e| panic!("{e}"));
             let differ = found.iter().zip(&expected).any(|(a, b)| a.to_bits() != b.to_bits());
             let is_long = multiprocessors > 0 && !["a narrow window", "a short cache"].contains(&what);
             assert_eq!(differ, is_long, "{what}, {multiprocessors} multiprocessors");

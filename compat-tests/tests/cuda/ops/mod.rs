@@ -2,6 +2,7 @@
 
 mod attention;
 mod between;
+mod cells;
 mod choices;
 mod compressed;
 mod elements;

@@ -118,6 +118,9 @@ impl Offload {
 }
 
 impl OnDevice {
+    /// Nothing is kept elsewhere.
+    pub fn keeps(&self, _: &PagePool) {}
+
     /// The GPU of an engine: none.
     ///
     /// # Errors

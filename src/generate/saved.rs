@@ -29,6 +29,8 @@ impl Context {
     /// A file of another form or kind, too many tokens, damage. The context is empty then.
     pub fn load(&mut self, kind: &str, from: &mut dyn Read) -> Result<Vec<u32>, SavedError> {
         self.clear();
+        // a GPU that takes some of it has to be there
+        self.session.prepare().map_err(io::Error::other)?;
         let room = Room {
             kind: &self.kind(kind),
             n_ctx: self.n_ctx(),

@@ -1,7 +1,9 @@
 //! Pages within a budget.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use super::keeper::Keeper;
 use super::layout::PageLayout;
 use super::page::{EncodedHead, HeadPage, Memory};
 
@@ -27,6 +29,7 @@ struct Shared {
     layout: PageLayout,
     budget: usize,
     state: Mutex<PageAllocator>,
+    keeper: OnceLock<Arc<dyn Keeper>>,
 }
 
 /// The allocator of a pool's pages, behind the lock.
@@ -54,7 +57,28 @@ pub(super) struct Page {
 impl PagePool {
     /// At most `budget` pages, whose memory is taken from the system when they are first needed.
     pub fn new(layout: PageLayout, budget: usize) -> PagePool {
-        PagePool(Arc::new(Shared { layout, budget, state: Mutex::default() }))
+        PagePool(Arc::new(Shared { layout, budget, state: Mutex::default(), keeper: OnceLock::new() }))
+    }
+
+    /// Says which device keeps the layers that are elsewhere; the first that says so does.
+    pub fn kept_by(&self, keeper: Arc<dyn Keeper>) {
+        self.0.keeper.get_or_init(|| keeper);
+    }
+
+    /// The device that keeps layers that are elsewhere; `None` where all are here.
+    ///
+    /// # Errors
+    /// It keeps states too, which it has in an order of its own.
+    pub(super) fn keeper(&self) -> io::Result<Option<&dyn Keeper>> {
+        let refused = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        match self.0.keeper.get() {
+            _ if self.layout().state_elsewhere > 0 => {
+                refused("states of recurrent layers on a GPU are not saved; use --device cpu")
+            }
+            _ if self.layout().elsewhere == 0 => Ok(None),
+            Some(keeper) => Ok(Some(&**keeper)),
+            None => refused("no GPU has begun that keeps keys and values"),
+        }
     }
 
     /// Layout of the pages.

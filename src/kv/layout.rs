@@ -150,6 +150,12 @@ impl PageLayout {
         PageLayout { elsewhere: layers.min(self.layers.len()), ..self }
     }
 
+    /// The layers that a device keeps as a layout of their own, all of which is here.
+    pub(super) fn of_elsewhere(&self) -> PageLayout {
+        let layers = placed(self.heads().skip(self.here()), self.types);
+        PageLayout { layers, elsewhere: 0, state: 0, state_elsewhere: 0, ..self.clone() }
+    }
+
     /// The same with pages of this many positions, whole tiles.
     pub fn with_positions(self, positions: usize) -> PageLayout {
         PageLayout { positions, ..self }

@@ -9,7 +9,9 @@
 //! whichever pages hold them.
 
 mod budget;
+mod elsewhere;
 mod encoded;
+mod keeper;
 mod layout;
 mod page;
 mod placement;
@@ -26,6 +28,7 @@ mod types;
 use crate::kernels::halves::LANES;
 
 pub use budget::{OutOfPages, PagePool};
+pub use keeper::Keeper;
 pub use layout::{KvHeads, LayerLayout, PageLayout};
 pub use page::{EncodedHead, HeadPage};
 pub use placement::Placement;

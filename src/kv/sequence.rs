@@ -284,6 +284,14 @@ impl Sequence {
         Some((from.number(), self.pages.get(*at)?.number()))
     }
 
+    /// The number under which a device has the beginning of page `i`: that of another one while it is still to be copied.
+    pub(super) fn number_elsewhere(&self, i: usize) -> u32 {
+        match &self.copied {
+            Some((at, from)) if *at == i => from.number(),
+            _ => self.pages[i].number(),
+        }
+    }
+
     /// Lets go of pages beyond the last position.
     pub fn release_reserved(&mut self) {
         let pages = self.len.div_ceil(self.layout().positions);

@@ -178,7 +178,9 @@ impl Engine {
         let (own, given) = (model.page_layout(), pages.layout());
         let same = own.with_positions(given.positions);
         assert!(same == *given, "pages of another model");
-        Engine { model: model.clone(), pool: pool.clone(), pages, device: OnDevice::default(), sequences: SEQUENCES }
+        let device = OnDevice::default();
+        device.keeps(&pages);
+        Engine { model: model.clone(), pool: pool.clone(), pages, device, sequences: SEQUENCES }
     }
 
     /// The same where a GPU keeps the recurrent states of `sequences` sequences, and of as many as they were before a
@@ -402,9 +404,9 @@ impl Engine {
         if let Some(device) = &mut device {
             let angles = |kind, position| self.model.angles(kind, options.n_ctx, position);
             let bits = options.setting.bits;
+            let adapters = options.setting.adapters.as_ref();
             let named = self.model.handed_over().iter().copied();
             let rows: Vec<_> = named.zip(values.iter().map(|rows| &rows[..])).collect();
-            let adapters = options.setting.adapters.as_ref();
             device.pass(&Behind { tokens: &tokens, rows: &rows, bits, adapters, angles: &angles }, &mut parts)?;
             if !hidden.is_empty() {
                 stream = device.stream()?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trine::exec::Offload;
-use trine::kv::CacheTypes;
+use trine::kv::{CacheTypes, Sequence};
 use trine::model::{Adapter, Control, LoadOptions, Weights};
 use trine::pool::Pool;
 use trine::step::{Engine, Segment, StepOptions};
@@ -20,7 +20,7 @@ use trine_testkit::{gguf, is_long, testdata};
 
 use super::archs::made_as;
 use super::mistakes::with_mistake;
-use super::model::{ALL, conversation, file, hashes};
+use super::model::{ALL, Heard, conversation, file, hashes};
 
 /// The model with some of its last layers on a GPU; none: on the processor.
 fn loaded(file: &ModelFile, options: &LoadOptions, gpu: Option<(Emulated, usize)>) -> Weights {
@@ -202,5 +202,54 @@ fn adapters_of_experts_have_the_bits_of_the_cpu() {
     for (n_ubatch, schedule) in [(5, Schedule::Random(4)), (1, Schedule::Last(0))] {
         let found = hashes(&loaded(&file, &options, Some((emulated(schedule), ALL))), &tokens, n_ubatch);
         assert_eq!(found, expected, "{n_ubatch} tokens at a time");
+    }
+}
+
+/// The bytes of a sequence of some tokens, and the logits of a sequence that was read from them and goes on.
+fn saved_and_continued(model: &Weights, written: Option<&[u8]>) -> (Vec<u8>, Vec<String>) {
+    let pool = Pool::new(1).expect("a thread");
+    let engine = Engine::new(model, &pool, 8 * model.page_layout().bytes());
+    let options = StepOptions { n_ctx: 64, n_ubatch: 8, ..StepOptions::default() };
+    engine.prepare(8).expect("room");
+    let mut heard = Heard::default();
+    let step = |seq: &mut Sequence, tokens: &[u32], heard: &mut Heard| {
+        let segment = Segment { seq, tokens, logits_from: 0 };
+        engine.step_into(&mut [segment], &options, heard).expect("a step");
+    };
+    let mut first = engine.sequence();
+    step(&mut first, &[5, 9, 30, 77], &mut Heard::default());
+    // A copy of a page that no device has made yet.
+    let mut fork = first.fork(3);
+    fork.reserve(1).expect("a page");
+    fork.release_reserved();
+    let mut bytes = Vec::new();
+    fork.write(&mut bytes).expect("a vector");
+    let from = written.unwrap_or(&bytes);
+    let mut read = engine.pages().read_sequence(3, &mut &from[..]).expect("a sequence");
+    step(&mut read, &[12, 100], &mut heard);
+    (bytes, heard.logits)
+}
+
+#[test]
+fn files_of_keys_and_values_are_those_of_the_cpu() {
+    let f16 = TypeId::F16;
+    for (name, layers, keys, values) in [("llama-dense", ALL, f16, f16), ("gemma3-dense", 2, TypeId::Q8_0, TypeId::F32)]
+    {
+        let (_, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
+        let options = LoadOptions { repack: false, ..cached(keys, values) };
+        let (expected, logits) = saved_and_continued(&loaded(&file, &options, None), None);
+        let gpu = loaded(&file, &options, Some((emulated(Schedule::InTurn), layers)));
+        let (found, continued) = saved_and_continued(&gpu, None);
+        assert_eq!(continued, logits, "{name}");
+        // Tiles are written whole: behind the positions they hold what was there.
+        assert_eq!(found.len(), expected.len(), "{name}");
+        // What the one has written the other goes on from.
+        assert_eq!(saved_and_continued(&gpu, Some(&expected)).1, logits, "{name}: written by the CPU");
+        assert_eq!(saved_and_continued(&loaded(&file, &options, None), Some(&found)).1, logits, "{name}");
+        let mut other = expected.clone();
+        let at = other.len() / 3 / 4 * 4 + 1;
+        other[at..at + 64].fill(0x15);
+        other[..64].fill(0x15);
+        assert_ne!(saved_and_continued(&gpu, Some(&other)).1, logits, "{name}: other bytes");
     }
 }

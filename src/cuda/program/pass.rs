@@ -49,6 +49,19 @@ impl Program {
         self.state
     }
 
+    /// The memories of keys and of values, one layer after the other, and their heads.
+    pub fn cells(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.operations.iter().filter_map(|operation| match operation {
+            Operation::Store { cells, heads, .. } => Some((*cells, *heads)),
+            _ => None,
+        })
+    }
+
+    /// Factors that it is told before its passes.
+    pub fn factors(&self) -> usize {
+        self.factors
+    }
+
     /// True if its passes have to be given tokens, whatever else they are given.
     pub fn reads_tokens(&self) -> bool {
         self.reads_tokens || self.given.is_empty()

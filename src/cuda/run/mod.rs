@@ -132,6 +132,22 @@ pub trait Passes: Any + Send {
     /// Pages that are not there, and what the device says.
     fn copy_page(&mut self, from: u32, to: u32) -> Result<(), Failure>;
 
+    /// The first `positions` of a page: keys and then values of one layer after the other, of each `[head][position]` as
+    /// their type has them.
+    ///
+    /// # Errors
+    /// A page that is not there, more positions than it has, and what the device says.
+    fn read_page(&mut self, page: u32, positions: usize) -> Result<Vec<Vec<u8>>, Failure>;
+
+    /// Puts there what [`Passes::read_page`] gave.
+    ///
+    /// # Errors
+    /// The same; cells of another shape.
+    fn write_page(&mut self, page: u32, positions: usize, cells: &[Vec<u8>]) -> Result<(), Failure>;
+
+    /// Memories of keys and of values.
+    fn cells(&self) -> usize;
+
     /// Numbers that recurrent layers keep of a sequence; 0 without such layers.
     fn state(&self) -> usize;
 

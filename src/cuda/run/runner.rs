@@ -205,6 +205,29 @@ impl<D: Device> Runner<D> {
         Ok((number * bytes, bytes))
     }
 
+    /// For each memory of keys or values, its number, its heads, and the bytes of a cell.
+    fn cells_of(&self) -> Vec<(usize, usize, usize)> {
+        let Limits { page, pages, .. } = self.program.limits();
+        let size = |(memory, heads): (usize, usize)| self.program.memories()[memory].bytes / (pages * heads * page);
+        self.program.cells().map(|of| (of.0, of.1, size(of))).collect()
+    }
+
+    /// The first byte of each head in a page, and the bytes of some positions of it.
+    fn heads(
+        &self,
+        number: u32,
+        positions: usize,
+        (heads, size): (usize, usize),
+    ) -> Result<(impl Iterator<Item = usize> + use<D>, usize), Failure> {
+        let Limits { page, pages, .. } = self.program.limits();
+        let number = number as usize;
+        if number >= pages || positions > page {
+            return Err(Failure(format!("{positions} positions of page {number}, where there are {pages} of {page}")));
+        }
+        let starts = (0..heads).map(move |head| (number * heads + head) * page * size);
+        Ok((starts, positions * size))
+    }
+
     /// Reads floats from the start of a memory of its own.
     fn read(&self, memory: usize, count: usize) -> Result<Vec<f32>, Failure> {
         self.read_at(memory, 0, count)
@@ -401,6 +424,44 @@ impl<D: Device + Send + 'static> Passes for Runner<D> {
             done.map_err(Failure::of)?;
         }
         Ok(())
+    }
+
+    fn read_page(&mut self, page: u32, positions: usize) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut all = Vec::new();
+        for (memory, heads, size) in self.cells_of() {
+            let (starts, each) = self.heads(page, positions, (heads, size))?;
+            let mut bytes = vec![0; heads * each];
+            if let Some(buffer) = &self.own[memory] {
+                for (at, bytes) in starts.zip(bytes.chunks_exact_mut(each.max(1))) {
+                    self.loaded.device().download(buffer, at, bytes).map_err(Failure::of)?;
+                }
+            }
+            all.push(bytes);
+        }
+        Ok(all)
+    }
+
+    fn write_page(&mut self, page: u32, positions: usize, cells: &[Vec<u8>]) -> Result<(), Failure> {
+        let own = self.cells_of();
+        if cells.len() != own.len() {
+            return Err(Failure(format!("{} memories of cells, where there are {}", cells.len(), own.len())));
+        }
+        for ((memory, heads, size), bytes) in own.into_iter().zip(cells) {
+            let (starts, each) = self.heads(page, positions, (heads, size))?;
+            if bytes.len() != heads * each {
+                return Err(Failure(format!("{} bytes of cells, where there are {}", bytes.len(), heads * each)));
+            }
+            if let Some(buffer) = &mut self.own[memory] {
+                for (at, bytes) in starts.zip(bytes.chunks_exact(each.max(1))) {
+                    self.loaded.device().upload(buffer, at, bytes).map_err(Failure::of)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cells(&self) -> usize {
+        self.program.cells().count()
     }
 
     fn state(&self) -> usize {

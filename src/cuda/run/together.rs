@@ -124,6 +124,18 @@ impl<D: Device + Send + 'static> Passes for Together<D> {
         self.runners.iter_mut().try_for_each(|runner| runner.copy_page(from, to))
     }
 
+    fn read_page(&mut self, page: u32, positions: usize) -> Result<Vec<Vec<u8>>, Failure> {
+        self.runners[0].read_page(page, positions)
+    }
+
+    fn write_page(&mut self, page: u32, positions: usize, cells: &[Vec<u8>]) -> Result<(), Failure> {
+        self.runners.iter_mut().try_for_each(|runner| runner.write_page(page, positions, cells))
+    }
+
+    fn cells(&self) -> usize {
+        self.any().cells()
+    }
+
     fn state(&self) -> usize {
         self.any().state()
     }

@@ -1,13 +1,14 @@
 //! The part of a pass that GPUs run.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trine_cuda::run::{Input, Part};
+use trine_cuda::run::{Failure, Input, Part};
 
 use super::offload::{DeviceError, Limits, Offloaded, OffloadedPart, Start};
 use super::slots::{Slots, States};
 use crate::exec::behind::Behind;
-use crate::kv::{PagePool, SequenceRows};
+use crate::kv::{Keeper, PagePool, SequenceRows};
 use crate::program::Value;
 
 /// Rows of logits that are computed together, as on the processor.
@@ -32,6 +33,22 @@ struct Started {
 }
 
 impl OnDevice {
+    /// Says to `pages` that the layers that are elsewhere are here.
+    pub fn keeps(&self, pages: &PagePool) {
+        if pages.layout().elsewhere > 0 {
+            pages.kept_by(Arc::new(self.clone()));
+        }
+    }
+
+    /// Does something with the parts of a GPU that has begun.
+    fn with_parts<T>(&self, f: impl FnOnce(&mut [OffloadedPart]) -> Result<T, Failure>) -> io::Result<T> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(started) = &mut *state else {
+            return Err(io::Error::other("the GPU that keeps keys and values has not begun"));
+        };
+        f(&mut started.offloaded.0).map_err(io::Error::other)
+    }
+
     /// The GPU of an engine with `pages`, with memory for passes of `rows` rows of `sequences` sequences; `None` where
     /// `start` says that it runs nothing.
     ///
@@ -66,6 +83,26 @@ impl OnDevice {
 fn slots(sequences: usize, numbers: usize) -> usize {
     let of_two = numbers.saturating_mul(2 * size_of::<f32>()).max(1);
     2 * sequences.min(MOST_STATES / of_two).max(1)
+}
+
+impl Keeper for OnDevice {
+    fn page(&self, number: u32, positions: usize) -> io::Result<Vec<Vec<u8>>> {
+        self.with_parts(|parts| {
+            let pages = parts.iter_mut().map(|part| part.passes.read_page(number, positions));
+            Ok(pages.collect::<Result<Vec<_>, _>>()?.concat())
+        })
+    }
+
+    fn set_page(&self, number: u32, positions: usize, mut cells: &[Vec<u8>]) -> io::Result<()> {
+        self.with_parts(|parts| {
+            for part in parts {
+                let (own, others) = cells.split_at(part.passes.cells().min(cells.len()));
+                part.passes.write_page(number, positions, own)?;
+                cells = others;
+            }
+            Ok(())
+        })
+    }
 }
 
 impl Running<'_> {

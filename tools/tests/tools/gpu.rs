@@ -97,6 +97,26 @@ fn types_of_keys_and_values_and_adapters_are_those_of_the_processor() {
 }
 
 #[test]
+fn prompt_caches_go_from_one_device_to_another() {
+    let house = House::new();
+    let run = |prompt: &str, options: &str| {
+        let words = format!("-p {prompt} -n 2 --temp 0 -c 32 -ub 4 --prompt-cache cache {options}");
+        let done = house.run(env!("CARGO_BIN_EXE_rgen"), "", &words);
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        (tool::stdout(done), told)
+    };
+    let file = house.folder.path().join("cache");
+    let (expected, _) = run("Once_upon_a_time", "");
+    for [first, second] in [["--device cuda", ""], ["", "--device cuda -ngl 3"], ["--device cuda", "--device cuda"]] {
+        fs::remove_file(&file).expect("a cache");
+        assert_eq!(run("Once_upon_a_time", first).0, expected, "{first}");
+        let (text, told) = run("Once_upon_a_time", second);
+        assert_eq!(text, expected, "{first} and {second}");
+        assert!(told.contains("tokens were evaluated before") && !told.contains(" 0 of "), "{told}");
+    }
+}
+
+#[test]
 fn states_of_recurrent_layers_stay_there_between_passes() {
     let house = House::new();
     let listing = fs::read_to_string(testdata("archs/mamba2-dense.txt")).expect("a listing");

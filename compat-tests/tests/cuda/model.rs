@@ -13,6 +13,7 @@ use trine_compat_tests::ptx::{Emulated, Schedule};
 use trine_cuda::program::Limits;
 use trine_cuda::run::Shared;
 use trine_formats::gguf::ModelFile;
+use trine_formats::types::TypeId;
 use trine_testkit::{is_long, sha256};
 
 /// A bundled model in a file type.
@@ -283,7 +284,10 @@ fn what_has_no_kernel_is_refused_by_name() {
         let text = refused.to_string();
         assert!(text.contains("load the model without packing"), "{text}");
     }
-    let other = file(TRILM, "BF16");
+    let mut other = file(TRILM, "Q8_0");
+    let info = TypeId::G8_0.info().expect("a type");
+    let bytes = info.tensor_bytes(256, 768).expect("whole blocks") as usize;
+    other.replace("blk.0.ffn_up.weight", TypeId::G8_0, vec![0; bytes]).expect("a tensor");
     let offload = |layers| {
         let options = LoadOptions {
             offload: Some(Offload::one(Arc::new(Shared::new(emulated())), layers)),
@@ -293,7 +297,7 @@ fn what_has_no_kernel_is_refused_by_name() {
         loaded.map(drop).map_err(|refused| refused.to_string())
     };
     let text = offload(ALL).expect_err("a refusal");
-    assert!(text.contains("bf16") && text.contains("blk.0."), "{text}");
+    assert!(text.contains("g8_0") && text.contains("blk.0."), "{text}");
     assert!(text.contains("--device cpu") && !text.contains('\n'), "{text}");
     offload(0).expect("a model of the processor");
 }

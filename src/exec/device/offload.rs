@@ -188,7 +188,7 @@ impl Offload {
         }
         // They differ in nothing but rows.
         let (start, leaving) = (recorded[0].start.clone(), recorded[0].leaving.clone());
-        let tables = recorded[0].angles.clone();
+        let (tables, factors) = (recorded[0].angles.clone(), recorded[0].factors.clone());
         let members = gpus.iter().zip(recorded.drain(..)).map(|(gpu, part)| Member {
             host: &*gpu.host,
             program: part.program,
@@ -196,7 +196,7 @@ impl Offload {
         });
         let passes = first.host.start_together(members.collect());
         let passes = passes.map_err(|(number, failure)| failure.on(&gpus[number].name))?;
-        Ok(Offloaded(vec![OffloadedPart { passes, start, leaving, tables }]))
+        Ok(Offloaded(vec![OffloadedPart { passes, start, leaving, tables, factors }]))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Whole models: the logits on the GPU are those of the processor, however many layers are there and however tokens are
-//! batched.
+//! Whole models: the logits on the GPU are those of the processor, however many layers are there, however tokens are
+//! batched, and however two GPUs share them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use trine::exec::Offload;
+use trine::exec::{Gpu, Offload, Sharing};
 use trine::step::SessionOptions;
 use trine::{Model, NumberPath, OpenOptions};
 use trine_cuda::driver::Context;
@@ -22,8 +22,23 @@ fn open(path: &Path, options: &Options, layers: usize, number_path: NumberPath) 
         0 => None,
         _ => Some(Offload::one(Arc::new(Shared::new(Context::open(options.device)?)), layers)),
     };
+    open_on(path, offload, number_path)
+}
+
+fn open_on(path: &Path, offload: Option<Offload>, number_path: NumberPath) -> Result<Model> {
     let options = OpenOptions { offload, number_path, ..OpenOptions::default() };
     Ok(trine::open_with(path, &options)?)
+}
+
+/// Opens a model with all layers on the GPU and the one behind it.
+fn open_on_two(path: &Path, options: &Options, sharing: Sharing) -> Result<Model> {
+    let gpu = |number: u32| -> Result<Gpu> {
+        let host = Arc::new(Shared::new(Context::open(number)?));
+        Ok(Gpu { name: format!("cuda:{number}"), host })
+    };
+    let gpus = vec![gpu(options.device)?, gpu(options.device + 1)?];
+    let offload = Offload { sharing, ..Offload::among(gpus, &[2.0, 1.0], usize::MAX)? };
+    open_on(path, Some(offload), NumberPath::default())
 }
 
 /// A hash of all logits of some tokens, and the seconds of them.
@@ -60,6 +75,18 @@ pub fn run(path: &Path, options: &Options, report: &mut Report) -> Result<()> {
             let (found, seconds) = logits(&gpu, &tokens, n_ubatch)?;
             let on = layers.min(2 * half + 1);
             let what = format!("{name}, {on} layers on the GPU, {n_ubatch} tokens at a time");
+            let about = json!({"sha256": found, "tokens_per_second": count as f64 / seconds});
+            report.check(&what, found == expected, about)?;
+        }
+    }
+    // Two GPUs, where the driver has another one.
+    let two = Context::open(options.device + 1).is_ok();
+    for (sharing, named) in [(Sharing::Layers, "layers"), (Sharing::Rows, "rows")].into_iter().filter(|_| two) {
+        let gpus = open_on_two(path, options, sharing)?;
+        let batches: &[usize] = if options.small { &[2] } else { &[1, 64] };
+        for &n_ubatch in batches {
+            let (found, seconds) = logits(&gpus, &tokens, n_ubatch)?;
+            let what = format!("{name}, {named} shared by two GPUs, {n_ubatch} tokens at a time");
             let about = json!({"sha256": found, "tokens_per_second": count as f64 / seconds});
             report.check(&what, found == expected, about)?;
         }

@@ -48,7 +48,7 @@ fn list<'a>(report: &'a Value, name: &str) -> &'a [Value] {
 fn all_sections_leave_their_part_of_the_report() {
     let folder = house();
     let model = model(folder.path());
-    let (output, report) = check(&folder, "", &[&model]);
+    let (output, report) = check(&folder, "devices=2", &[&model]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert_eq!(report["device"]["name"], "Emulated GPU");
@@ -59,10 +59,11 @@ fn all_sections_leave_their_part_of_the_report() {
         found.count()
     };
     // One shape and two numbers of tokens of seven exact types and all that are integers, four in half precision and one that
-    // is pruned; one cut of the model, and its tokens in half precision. Any-precision weights are counted below.
+    // is pruned; one cut
+    // of the model, two GPUs that share its layers or its rows, and its tokens in half precision. Any-precision weights are counted below.
     let integers = REGISTRY.iter().filter(|info| trine_cuda::plan::integers(info.id).is_some()).count();
     let exact = 2 * (7 + integers);
-    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (exact + 10 + 8, 10, 2), "{told}");
+    assert_eq!((of(" x "), of("in halves"), of("model.gguf")), (exact + 10 + 8, 10, 4), "{told}");
     // Two widths on two number paths.
     assert_eq!(of("any-precision on "), 8, "{told}");
     assert!(checks.iter().all(|c| c["ok"] == true), "{told}");

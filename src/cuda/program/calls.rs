@@ -40,7 +40,10 @@ pub(super) fn of(
     let (pending, stretches) = (Vec::new(), Vec::new());
     let mut pass =
         Pass { program, tokens, wanted, width, caches, calls: Vec::new(), pending, on_their_way: 0, stretches };
-    for operation in operations {
+    for (at, operation) in operations.iter().enumerate() {
+        if pass.gates_own(operation, &operations[at + 1..])? {
+            continue;
+        }
         pass.exchange_before(operation)?;
         pass.call(operation)?;
     }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each device writes its part there, all parts are copied to all devices, and then every device puts the rows of the
-//! tokens together. The outputs of a single token are in order as they are, and are written where they are read.
+//! tokens together. The outputs of a single token are in order as they are, and are written where they are read. Gates
+//! are computed by each device for its rows before that, so what they multiply by stays where it is.
 
 use trine_formats::types::TypeId;
 
@@ -16,7 +17,7 @@ use super::memory::size;
 use super::operation::Operation;
 use super::share::Pending;
 use super::{Operand, Program, ProgramError, fixed};
-use crate::ptx::NORM;
+use crate::ptx::{GATE, NORM};
 
 /// Bytes of memory for outputs on their way, at most.
 pub(super) fn on_their_way(program: &Program) -> Result<usize, ProgramError> {
@@ -81,6 +82,32 @@ impl Pass<'_> {
         let own = bounds[number];
         self.pending.push(Pending { to, at, bounds });
         Operand::Memory(at.0, at.1 + 4 * rows * own)
+    }
+
+    /// Gates the device's own rows where an operation does nothing but that to outputs which nobody else has yet, and what
+    /// they are multiplied by is not used by the operations `behind` it. True if that was done.
+    pub(super) fn gates_own(&mut self, operation: &Operation, behind: &[Operation]) -> Result<bool, ProgramError> {
+        let Operation::Gate { function, gate, up: Some(up) } = *operation else { return Ok(false) };
+        let place = |value: usize| self.pending.iter().find(|pending| pending.to == value);
+        let (Some(share), Some(x), Some(y)) = (&self.program.shared, place(gate), place(up)) else { return Ok(false) };
+        let is_read = |value: usize| {
+            let mut found = self.program.leaving.contains(&value);
+            behind.iter().for_each(|operation| operation.values(|other| found |= other == value));
+            found
+        };
+        if x.bounds != y.bounds || self.rows(gate) != self.rows(up) || is_read(up) {
+            return Ok(false);
+        }
+        let rows = self.rows(gate);
+        let [start, end] = [0, 1].map(|more| rows * x.bounds[share.number + more]);
+        let own = |pending: &Pending| Operand::Memory(pending.at.0, pending.at.1 + 4 * start);
+        let operands = vec![own(x), own(y), int(end - start)];
+        if start < end {
+            let blocks = [(end - start).div_ceil(ELEMENTS), 1];
+            self.launch((GATE, function.kernel()), blocks, (ELEMENTS, 0), operands)?;
+        }
+        self.pending.retain(|pending| pending.to != up);
+        Ok(true)
     }
 
     /// Exchanges the outputs that an operation uses, and all others that are there.

@@ -369,9 +369,9 @@ fn gpus_share_rows_of_matrices_and_send_one_another_their_outputs() {
     let two = "-dev cuda:0,cuda:1 -sm row -ts 3,1";
     let (output, [sent, reached, graphs, ended]) = run("", two);
     assert_eq!(tool::stdout(output), expected);
-    // Seven matrices of six layers and that of the logits, in both directions and for three tokens, of which the second
-    // and third are graphs.
-    assert_eq!((sent, reached, ended), (2 * 3 * (6 * 7 + 1), 2, 2));
+    // Seven matrices of six layers, of which one multiplies gates where it is, and that of the logits, in both directions
+    // and for three tokens, of which the second and third are graphs.
+    assert_eq!((sent, reached, ended), (2 * 3 * (6 * 6 + 1), 2, 2));
     assert!(graphs > 2 * 2 * 6 * 4, "{graphs}");
     for (plan, options) in [
         ("", "-dev cuda:2,cuda:0,cuda:1 -sm tensor -ngl 3"),

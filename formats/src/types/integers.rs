@@ -89,7 +89,7 @@ pub struct Integers {
 
 impl Integers {
     /// Zeros.
-    pub const fn new() -> Integers {
+    const fn new() -> Integers {
         Integers { levels: [0; WIDEST], scales: [1; 16], minima: [0; 16], d: [0.0; 4], minimum: 0.0 }
     }
 

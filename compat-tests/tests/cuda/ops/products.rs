@@ -59,9 +59,9 @@ fn by_order(ty: TypeId, columns: usize) -> (Matrix<'static>, &'static [f32], Vec
     let rows = 5;
     let mut number = |i: usize| {
         let power = if ty == TypeId::F16 { [15, -8, -24][i / 4 % 3] } else { [40, 3, -30][i / 4 % 3] };
-        let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = if i.is_multiple_of(2) { 1.0 } else { -1.0 };
         // The largest cancel out, and leave of the others what double precision held beside them.
-        let mantissa = if i / 4 % 3 == 0 { 1.0 } else { 1.0 + rng.unit() };
+        let mantissa = if (i / 4).is_multiple_of(3) { 1.0 } else { 1.0 + rng.unit() };
         sign * mantissa * f32::from_bits(((127 + power) as u32) << 23)
     };
     let of_row = info.row_bytes(columns as u64).expect("whole blocks") as usize;

@@ -84,7 +84,7 @@ impl Offload {
     }
 
     /// Several GPUs that run the last `layers` layers: the first of these on the first GPU, each having its share of
-    /// them. GPUs behind the last share have none; without any share they have layers by their free memory.
+    /// them. GPUs behind the last share have none; without any they have shares by their free memory.
     ///
     /// # Errors
     /// A device that does not tell its memory.

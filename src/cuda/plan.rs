@@ -8,7 +8,7 @@ use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
 use crate::pack::integers::IntegerLayout;
-use crate::ptx::{CHOSEN, DECODE, INTEGERS, INTEGERS_MANY, PREFILL, TERNARY, Text};
+use crate::ptx::{CHOSEN, DECODE, INTEGERS, INTEGERS_MANY, INTEGERS_ONE, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
 const ENOUGH_WARPS: usize = 2112;
@@ -215,6 +215,7 @@ pub fn product_as(
     }
     if let Some(layout) = integers(ty) {
         let product = match few || !layout.has_many {
+            true if tokens == 1 => of_one(layout.name, shape, split.warps)?,
             true => of_integers(&layout, shape, shape.axis(shape.eights(), MOST_BLOCKS)?, split.warps)?,
             false => many_integers(&layout, shape)?,
         };
@@ -222,6 +223,9 @@ pub fn product_as(
     }
     let (name, block, unit) = kernels(ty).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
     let ternary = name == "ternary";
+    if name == "tq2_0" && few && tokens == 1 && split.parts == 1 {
+        return Ok(Plan { product: of_one("ternary", shape, split.warps)?, add: None, workspace: 0 });
+    }
     if !few && !ternary {
         let (high, wide, threads, shared) = MANY;
         let product = Launch {
@@ -276,6 +280,17 @@ fn of_integers(layout: &IntegerLayout, shape: Shape, eights: u32, warps: usize) 
         kernel: format!("few_{}", layout.name),
         blocks: [shape.axis(shape.tiles(), i32::MAX as usize)?, eights, 1],
         threads: 32 * warps.clamp(1, most) as u32,
+        shared: 0,
+    })
+}
+
+/// The launch of a product of one token.
+fn of_one(name: &str, shape: Shape, warps: usize) -> Result<Launch, PlanError> {
+    Ok(Launch {
+        module: INTEGERS_ONE,
+        kernel: format!("one_{name}"),
+        blocks: [shape.axis(shape.tiles(), i32::MAX as usize)?, 1, 1],
+        threads: 32 * warps.clamp(1, MOST_WARPS) as u32,
         shared: 0,
     })
 }

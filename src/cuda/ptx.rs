@@ -72,6 +72,9 @@ pub const PREFILL: Text = text!("prefill");
 /// Products of types that are integers, with few tokens and of chosen experts.
 pub const INTEGERS: Text = text!("integers");
 
+/// The same with one token.
+pub const INTEGERS_ONE: Text = text!("integers_one");
+
 /// The same with many tokens.
 pub const INTEGERS_MANY: Text = text!("integers_many");
 
@@ -124,7 +127,7 @@ pub const GATE: Text = text!("gate");
 pub const RECURRENT: Text = text!("recurrent");
 
 /// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 18] = [
+pub const EXACT: [Text; 19] = [
     ATTENTION,
     BETWEEN,
     CELLS,
@@ -136,6 +139,7 @@ pub const EXACT: [Text; 18] = [
     GATE,
     INTEGERS,
     INTEGERS_MANY,
+    INTEGERS_ONE,
     NORM,
     PLANES,
     PREFILL,
@@ -146,7 +150,7 @@ pub const EXACT: [Text; 18] = [
 ];
 
 /// All files, by name.
-pub const ALL: [Text; 21] = [
+pub const ALL: [Text; 22] = [
     ATTENTION,
     BETWEEN,
     CELLS,
@@ -159,6 +163,7 @@ pub const ALL: [Text; 21] = [
     HALF,
     INTEGERS,
     INTEGERS_MANY,
+    INTEGERS_ONE,
     NORM,
     PLANES,
     PREFILL,

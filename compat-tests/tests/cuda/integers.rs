@@ -46,7 +46,7 @@ fn any_shape_of_random_bytes() {
         for (j, columns) in widths(ty).into_iter().enumerate() {
             // Rows and tokens around the ends of tiles, in turn.
             let all = [(17, 1), (16, 9), (5, 8), (70, 33), (33, 3)];
-            let some = [all[(i + j) % 5], all[(i + j + 3) % 5]];
+            let some = [all[0], all[1 + (i + j) % 4]];
             for (rows, tokens) in if is_long() { &all[..] } else { &some[..] } {
                 let product = Product::random(ty, *rows, columns, *tokens, (columns * 100 + tokens) as u64);
                 check(&product, 1 + (i + j) % 8, Schedule::Random(j as u64));
@@ -60,11 +60,13 @@ fn any_shape_of_random_bytes() {
 fn sums_that_are_numbers() {
     for ty in types() {
         for seed in 0..rounds(1) as u64 {
-            let mut product = Product::random(ty, 20, 1024, 11, seed);
-            product.make_finite(seed);
-            let numbers = product.expected().iter().filter(|x| x.is_finite()).count();
-            assert!(numbers > 200, "{ty}: {numbers} of 220");
-            check(&product, 3, Schedule::InTurn);
+            for tokens in [1, 11] {
+                let mut product = Product::random(ty, 20, 1024, tokens, seed);
+                product.make_finite(seed);
+                let numbers = product.expected().iter().filter(|x| x.is_finite()).count();
+                assert!(numbers > 18 * tokens, "{ty}: {numbers} of 20 x {tokens}");
+                check(&product, 3, Schedule::InTurn);
+            }
         }
     }
 }
@@ -107,10 +109,14 @@ fn places_of_chosen_experts() {
 fn mistakes_are_found() {
     let mut seen = Vec::new();
     for ty in types() {
-        let block = ty.info().expect("a type").block;
-        let mut product = Product::random(ty, 33, 1024.max(block), 11, 5);
-        product.make_finite(5);
-        for launch in launches(&product, 3) {
+        let product = |tokens| {
+            let mut product = Product::random(ty, 33, 1024, tokens, 5);
+            product.make_finite(5);
+            product
+        };
+        let [one, some] = [product(1), product(11)];
+        let of_one = launches(&one, 3).into_iter().map(|launch| (&one, launch));
+        for (product, launch) in of_one.chain(launches(&some, 3).into_iter().map(|launch| (&some, launch))) {
             if seen.contains(&launch.kernel) {
                 continue;
             }
@@ -121,13 +127,15 @@ fn mistakes_are_found() {
             let kernel = &launch.kernel;
             assert!(!of(&|t| format!("{t} ")), "{kernel}: no mistake");
             assert!(of(&|t| t.replace("add.rn.f32", "mul.rn.f32")), "{kernel}: products for sums");
-            assert!(of(&|t| t.replacen("mma.sync", "// mma.sync", 1)), "{kernel}: a product left out");
+            let left_out = |t: &str| t.replacen("mma.sync", "// mma.sync", 1).replacen("dp4a", "// dp4a", 1);
+            // A register that nothing was written to is a fault of its own.
+            assert!(of(&left_out), "{kernel}: a product left out");
             assert!(of(&|t| t.replace("mul.rn.f32", "add.rn.f32")), "{kernel}: scales added");
             assert!(of(&|t| t.replace("bar.sync", "// ")), "{kernel}: no barrier");
             seen.push(launch.kernel);
         }
     }
-    assert!(seen.len() > 35, "{seen:?}");
+    assert!(seen.len() > 60, "{seen:?}");
 }
 
 #[test]
@@ -139,6 +147,7 @@ fn a_product_has_its_plan_or_is_refused() {
             assert!(plan.add.is_none() && plan.workspace == 0);
             let many = plan.product.kernel.starts_with("many_");
             assert!(!many || tokens > 16, "{ty} {tokens}");
+            assert_eq!(plan.product.kernel.starts_with("one_"), tokens == 1);
             let covered = plan.product.blocks[1] as usize * if many { 32 } else { 8 };
             assert!((tokens..tokens + 32).contains(&covered));
         }

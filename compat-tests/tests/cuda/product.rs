@@ -145,14 +145,39 @@ impl Product {
         arguments.push(Argument::Buffer(out));
         arguments.extend(layout.table().map(Argument::U32));
         arguments.extend(layout.factors().map(Argument::F32));
-        let numbers = [layout.floats as usize, self.rows, self.columns, self.tokens];
-        arguments.extend(numbers.map(|n| Argument::U32(n as u32)));
+        let mut numbers = vec![layout.floats as usize, self.rows, self.columns];
+        if plan.module.name != "integers_one" {
+            numbers.push(self.tokens);
+        }
+        arguments.extend(numbers.into_iter().map(|n| Argument::U32(n as u32)));
         if few {
             let share = places / self.tokens;
             arguments.extend([share as u32, u32::from(list.is_some())].map(Argument::U32));
         }
         device.launch(product, &plan.kernel, &launch(plan, &arguments, schedule))?;
         Ok(device.floats(out))
+    }
+
+    /// Runs a product of ternary weights with one token.
+    fn run_ternary(
+        &self,
+        product: &Module,
+        plan: &plan::Launch,
+        schedule: Schedule,
+    ) -> Result<(Vec<f32>, Report), Fault> {
+        let (rows, acts) = self.packed();
+        let mut device = Device::new();
+        let scales = rows.scales.iter().flat_map(|s| s.to_le_bytes()).collect();
+        let [codes, scales] = [dwords(&rows.codes), scales].map(|bytes| Argument::Buffer(device.constant(bytes)));
+        let mut arguments = vec![codes, scales, scales];
+        arguments.extend(place(&mut device, &acts));
+        let out = device.empty(4 * self.rows);
+        arguments.push(Argument::Buffer(out));
+        arguments.extend([Argument::U32(0); 4]);
+        arguments.extend([Argument::F32(1.0); 2]);
+        arguments.extend([0, self.rows, self.columns].map(|n| Argument::U32(n as u32)));
+        let report = device.launch(product, &plan.kernel, &launch(plan, &arguments, schedule))?;
+        Ok((device.floats(out), report))
     }
 
     /// The matrices that follow each other in the weights.
@@ -163,6 +188,9 @@ impl Product {
 
     /// Runs a plan. `product` is the module of its first kernel: the checked-in one, or one with a mistake.
     pub fn run_in(&self, product: &Module, plan: &Plan, schedule: Schedule) -> Result<(Vec<f32>, Report), Fault> {
+        if plan.product.module.name == "integers_one" {
+            return self.run_ternary(product, &plan.product, schedule);
+        }
         let (rows, acts) = self.packed();
         let mut device = Device::new();
         let scales = rows.scales.iter().flat_map(|s| s.to_le_bytes()).collect();

@@ -1,11 +1,17 @@
 //! Weights on a device, which all programs of a model share.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard};
+use std::thread;
 
 use super::Failure;
 use crate::device::Device;
 use crate::program::{Kind, Program, Table, Weights};
+
+/// Matrices that are laid out at the same time, each of which takes memory until it is on the device.
+const MOST_WORKERS: usize = 8;
 
 /// A device with weights in its memory.
 pub(super) struct Loaded<D: Device> {
@@ -15,7 +21,7 @@ pub(super) struct Loaded<D: Device> {
 }
 
 impl<D: Device> Loaded<D> {
-    /// Brings the weights to the device, one matrix after the other.
+    /// Brings the weights to the device, laid out several matrices at a time.
     ///
     /// # Errors
     /// Before anything is allocated: the program needs more memory than there is.
@@ -36,11 +42,17 @@ impl<D: Device> Loaded<D> {
 
     fn bring(&mut self, weights: &[Weights<'_>]) -> Result<(), Failure> {
         let device = self.device.get_mut().unwrap_or_else(|e| e.into_inner());
-        for weights in weights {
-            let parts = weights.pack().map_err(Failure::of)?;
-            for (i, bytes) in parts.iter().enumerate() {
-                let buffer = device.constant(bytes).map_err(Failure::of)?;
-                self.weights.insert(weights.memory + i, (bytes.len(), buffer));
+        let workers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_WORKERS);
+        for several in weights.chunks(workers) {
+            let packed: Vec<_> = thread::scope(|scope| {
+                let packing: Vec<_> = several.iter().map(|weights| scope.spawn(|| weights.pack())).collect();
+                packing.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            });
+            for (weights, parts) in several.iter().zip(packed) {
+                for (i, bytes) in parts.map_err(Failure::of)?.iter().enumerate() {
+                    let buffer = device.constant(bytes).map_err(Failure::of)?;
+                    self.weights.insert(weights.memory + i, (bytes.len(), buffer));
+                }
             }
         }
         Ok(())

@@ -124,17 +124,18 @@ fn neither_the_order_of_warps_nor_that_of_passes_changes_anything() {
 }
 
 /// The launches of a token of a LLaMA with six layers, which docs/cuda.md counts: beside these the norms of the layers and
-/// of the logits would have a quantizer each.
+/// of the logits, and the gates, would have a quantizer each.
 #[test]
-fn norms_of_a_llama_are_launched_with_their_quantizers() {
+fn norms_and_gates_of_a_llama_are_launched_with_their_quantizers() {
     let file = file(TRILM, "TQ2_0");
     let device = emulated();
     let launched = device.launched.clone();
     hashes(&on_gpu(&file, device, ALL), &TOKENS[..1], 1);
     let launched = launched.lock().expect("launches");
     let of = |name: &str| launched.get(name).map_or(0, |work| work.launches);
-    assert_eq!([of("norm_q8_k"), of("rms_norm"), of("add_rms_norm"), of("quantize_q8_k")], [12, 1, 0, 12]);
-    assert_eq!(launched.values().map(|work| work.launches).sum::<usize>(), 107, "{launched:?}");
+    assert_eq!([of("norm_q8_k"), of("rms_norm"), of("add_rms_norm"), of("quantize_q8_k")], [13, 0, 0, 6]);
+    assert_eq!([of("gate_q8_k"), of("silu")], [6, 0]);
+    assert_eq!(launched.values().map(|work| work.launches).sum::<usize>(), 101, "{launched:?}");
 }
 
 #[test]

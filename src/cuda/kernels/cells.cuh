@@ -18,13 +18,7 @@ INLINE int truncated(float x) {
 
 INLINE float inverse_or_zero(float d) { return d == 0.0f ? 0.0f : __fdiv_rn(1.0f, d); }
 
-// A bfloat, the nearest one, ties to even.
-INLINE u16 brain_bits(float value) {
-  const u32 bits = __float_as_uint(value);
-  if (is_nan(value))
-    return bits >> 16 | 0x40;
-  return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
+// The value of a number of 16 bits, the upper half of its bits.
 INLINE float brain_value(u32 bits) { return __uint_as_float(bits << 16); }
 
 // The value of another lane.

@@ -7,7 +7,7 @@
 // - |w| |x|, the lengths of both rows, is at least the sum of the magnitudes of all products (Cauchy and Schwarz), so no partial sum is
 //   larger. All products are multiples of a power of two, of which the smallest number of each row tells the least. Where the lengths are
 //   less than 2^53 times that power, doubles hold every partial sum: then all orders have the exact one.
-// - Elsewhere any two orders of n terms differ by less than n 2^-52 of the sum of their magnitudes. Where both ends of that interval
+// - Where that is not so, any two orders of n terms differ by less than n 2^-52 of the sum of their magnitudes. Where both ends of that interval
 //   are the same float, it is the result; where they are not, one lane adds in order.
 //
 // Products of two halves are exact in single precision, and so are those of two brain floats within its range: there product and sum
@@ -111,6 +111,8 @@ struct Row {
 template <class T> struct Shared {
   typename T::Factor staged[WARPS * Staged<T>::SIZE];
   Row of_warps[WARPS];
+  double squares[THREADS];
+  u32 leasts[THREADS];
   u32 ticket;
 };
 
@@ -144,24 +146,31 @@ template <class T> INLINE float output(const Matrix &m, int row, const float *x,
   const float2 bounds = m.bounds[row];
   const int low = T::grid(__float_as_uint(bounds.y)) + T::grid_of_activations(acts.least + 1), grid = max(low, -149);
   const double most = __dmul_rn((double)bounds.x, __dsqrt_rn(acts.square));
+  // Below 2^-149 products are rounded in single precision, which those that are rounded with their sum were not.
+  const bool rounds = T::FUSED && low < -149;
   double error = __dmul_rn(__dmul_rn(most, (double)m.columns), 0x1p-52);
-  if (most < __hiloint2double((53 + grid + 1023) << 20, 0))
+  if (rounds)
+    error = __dadd_rn(error, __dmul_rn((double)m.columns, 0x1p-149));
+  else if (most < __hiloint2double((53 + grid + 1023) << 20, 0))
     error = 0.0;
-  // Beyond these products may be rounded in single precision, which they were not.
-  const bool exact = !T::FUSED || low >= -149 && most < 0x1p127;
+  // So are products that single precision does not hold.
+  const bool holds = !T::FUSED || most < 0x1p127;
   const float result = (float)__dadd_rn(sum, error);
   // NaN is not equal either.
-  if (exact && result == (float)__dsub_rn(sum, error))
+  if (holds && result == (float)__dsub_rn(sum, error))
     return result;
   return in_order<T>(m, row, x);
 }
 
-template <class T> INLINE void load(uint4 w[WARP_ROWS][T::REGISTERS], const u8 *const rows[WARP_ROWS], int column, int columns) {
+// Weights of a lane, from `column` on, of rows from `first` on. Rows behind the last are that one, and columns behind the last are zeros.
+template <class T> INLINE void load(uint4 w[WARP_ROWS][T::REGISTERS], const Matrix &m, int first, int column) {
 #pragma unroll
   for (int r = 0; r < WARP_ROWS; ++r)
 #pragma unroll
-    for (int i = 0; i < T::REGISTERS; ++i)
-      w[r][i] = column < columns ? load_weights((const uint4 *)(rows[r] + (u64)column * T::BYTES) + i) : make_uint4(0, 0, 0, 0);
+    for (int i = 0; i < T::REGISTERS; ++i) {
+      const uint4 *at = (const uint4 *)(row_of<T>(m, min(first + r, m.rows - 1)) + (u64)column * T::BYTES) + i;
+      w[r][i] = column < m.columns ? load_weights(at) : make_uint4(0, 0, 0, 0);
+    }
 }
 
 // Outputs of TOKENS tokens, of which there are `count`, whose activations are rows of `x`. Where it SHARES columns, blocks along z do: each
@@ -175,27 +184,25 @@ INLINE void product(Shared<T> &shared, const Matrix &m, const float *x, float *o
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = blockIdx.x * ROWS + warp * WARP_ROWS;
   const int units = (m.columns + UNIT - 1) / UNIT;
   const int first = (u32)units * blockIdx.z / gridDim.z, last = (u32)units * (blockIdx.z + 1) / gridDim.z;
-  // Rows behind the last are computed as that one.
-  const u8 *rows[WARP_ROWS];
-#pragma unroll
-  for (int r = 0; r < WARP_ROWS; ++r)
-    rows[r] = row_of<T>(m, min(first_row + r, m.rows - 1));
   double sums[OUTPUTS];
 #pragma unroll
   for (int o = 0; o < OUTPUTS; ++o)
     sums[o] = 0.0;
-  Row mine = {0.0, 0xffffffff};
+  // The bounds of what a thread stages lie here because registers are few.
+  shared.squares[threadIdx.x] = 0.0;
+  shared.leasts[threadIdx.x] = 0xffffffff;
   uint4 now[WARP_ROWS][T::REGISTERS], next[WARP_ROWS][T::REGISTERS];
 
   for (int unit = first; unit < last; unit += STEP) {
     // Weights are on their way while activations are brought.
-    load<T>(now, rows, unit * UNIT + LANE * lane, m.columns);
+    load<T>(now, m, first_row, unit * UNIT + LANE * lane);
     __syncthreads();
     // A warp brings the activations of one token and unit.
     const int token = warp % TOKENS, begin = (unit + warp / TOKENS) * UNIT;
     const bool there = token < count && unit + warp / TOKENS < last;
+    Row mine = {shared.squares[threadIdx.x], shared.leasts[threadIdx.x]};
     // Nobody reads a unit behind the last, and tokens that are not there are zeros.
-#pragma unroll
+#pragma unroll(TOKENS == 1 ? LANE : 2)
     for (int i = 0; i < LANE && (TOKENS > 1 || there); ++i) {
       const int column = begin + 32 * i + lane, at = 4 * i + lane / LANE, e = lane % LANE;
       const float v = there && column < m.columns ? T::rounded(x[(u64)token * m.columns + column]) : 0.0f;
@@ -203,12 +210,14 @@ INLINE void product(Shared<T> &shared, const Matrix &m, const float *x, float *o
       mine.square = __fma_rn((double)v, (double)v, mine.square);
       mine.least = min(mine.least, (__float_as_uint(v) & 0x7fffffff) - 1);
     }
+    shared.squares[threadIdx.x] = mine.square;
+    shared.leasts[threadIdx.x] = mine.least;
     __syncthreads();
 #pragma unroll 1
     for (int u = 0; u < STEP && unit + u < last; ++u) {
       if (STEP > 1) {
         const bool more = u + 1 < STEP && unit + u + 1 < last;
-        load<T>(next, rows, more ? (unit + u + 1) * UNIT + LANE * lane : m.columns, m.columns);
+        load<T>(next, m, first_row, more ? (unit + u + 1) * UNIT + LANE * lane : m.columns);
       }
 #pragma unroll(TOKENS == 1 ? Place::CHUNKS : 1)
       for (int c = 0; c < Place::CHUNKS; ++c) {
@@ -260,6 +269,7 @@ INLINE void product(Shared<T> &shared, const Matrix &m, const float *x, float *o
       sums[0] = __dadd_rn(sums[0], from_lane(sums[0], by));
     }
   }
+  Row mine = {shared.squares[threadIdx.x], shared.leasts[threadIdx.x]};
 #pragma unroll
   for (int by = 16; by > 0; by /= 2)
     mine.add({from_lane(mine.square, by), __shfl_xor_sync(0xffffffff, mine.least, by)});
@@ -299,10 +309,10 @@ INLINE void product(Shared<T> &shared, const Matrix &m, const float *x, float *o
     out[(u64)token * m.rows + row] = output<T>(m, row, x + (u64)token * m.columns, sum, acts);
 }
 
-// Of one matrix with all tokens, TOKENS for each block along y; and of the experts that were chosen, where blocks along y are places
+// Products of one matrix with all tokens, TOKENS for each block along y, and those of the experts that were chosen, where blocks along y are places
 // (token * used + rank), whose activations are row place / share. An expert that nobody chose is not read.
 #define PRODUCT(NAME, T, TOKENS)                                                                                       \
-  extern "C" __global__ void __launch_bounds__(THREADS, TOKENS == 1 ? 2 : 1)                                           \
+  extern "C" __global__ void __launch_bounds__(THREADS, TOKENS == 1 || T::FUSED ? 2 : 1)                               \
       NAME##_product_##TOKENS(const u8 *weights, const float2 *bounds, const float *x, float *out, double *workspace,  \
                               u32 *tickets, int rows, int columns, int tokens) {                                       \
     __shared__ __align__(16) Shared<T> shared;                                                                         \

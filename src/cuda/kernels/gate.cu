@@ -1,5 +1,7 @@
 // The functions of gates, element by element: gate = f(gate) * up. Without a gate `up` is nothing and the factor 1, which is exact.
+// Where products of bytes or of halves are what reads the result, kernels that quantize it follow.
 #include "libm.cuh"
+#include "quantize.cuh"
 
 constexpr int THREADS = 256;
 
@@ -65,6 +67,43 @@ extern "C" __global__ void __launch_bounds__(THREADS) relu_alone(float *x, int c
   if (i < count)
     x[i] = Relu::of(x[i]);
 }
+
+// A row behind its gate, by the functions above; ALONE where there is no second factor.
+enum Function { SILU, RELU, SQUARED_RELU, GELU, FUNCTIONS = 3, ALONE = 4, FLOORED = 8 };
+struct Gated {
+  static constexpr bool LONG = true;
+  const float *gate, *up;
+  const u16 *table;
+  int function;
+  INLINE float operator()(int i) const {
+    const float x = gate[i];
+    const int f = function & FUNCTIONS;
+    if (f == RELU ? !(x > 0.0f) : f == GELU && x <= -10.0f)
+      return 0.0f;
+    const float y = f == SILU ? Silu::of(x) : f == SQUARED_RELU ? SquaredRelu::of(x) : f == GELU ? gelu_of(x, table) : x;
+    return function & ALONE ? y : __fmul_rn(y, up[i]);
+  }
+};
+
+#define GATED(NAME, SIZE, WRITE)                                                                                       \
+  extern "C" __global__ void __launch_bounds__(SIZE)                                                                   \
+      NAME(const float *gate, const float *up, const u16 *table, u32 *quants, float *scales, int *sums, int function,  \
+           int columns, int tokens) {                                                                                  \
+    const int token = blockIdx.y;                                                                                      \
+    const u64 at = (u64)token * columns;                                                                               \
+    const Gated row = {gate + at, up + at, table, function};                                                           \
+    const Quantized to = {quants, scales, sums, columns, tokens};                                                      \
+    WRITE;                                                                                                             \
+  }
+
+// Blocks of threads and their columns are those of quantize.cu.
+GATED(gate_q8_k, 32, ToQ8_K::write(to, row, blockIdx.x, token))
+GATED(gate_q8_k_chains, 32, ToQ8_KChains::write(to, row, blockIdx.x, token))
+GATED(gate_q8_0, 32, ToQ8_0::write(to, row, blockIdx.x, token))
+GATED(gate_q8_1, 32, ToQ8_1::write(to, row, blockIdx.x, token))
+GATED(gate_bytes, THREADS, __shared__ Exchange<THREADS> shared; ToBytes::write_row(shared, to, row, token, function & FLOORED))
+GATED(gate_halves, THREADS, ToHalves::write(to, row, blockIdx.x * THREADS + threadIdx.x, token))
+GATED(gate_brains, THREADS, ToBrains::write(to, row, blockIdx.x * THREADS + threadIdx.x, token))
 
 // The smaller one; a first number that is none stays.
 INLINE float at_most(float x, float limit) { return limit < x ? limit : x; }

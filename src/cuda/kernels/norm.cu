@@ -67,13 +67,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 // A row behind its norm.
 struct Normed {
+  static constexpr bool LONG = false;
   const float *x, *gains;
   float r;
   INLINE float operator()(int i) const { return __fmul_rn(__fmul_rn(x[i], r), gains[i]); }
 };
 
-// Rules of the kernels below: y is added to x first; the row is written too.
-constexpr int ADDS = 1, KEEPS = 2;
+// Rules of the kernels below: y is added to x first; the row is written too; the scale of bytes has a floor.
+constexpr int ADDS = 1, KEEPS = 2, FLOORED = 4;
 
 // The factor r of a token's row, of x or of x += y. Nothing is read of one that is not there.
 INLINE float factor_of_row(Exchange<THREADS> &shared, float *x, const float *y, const float *gains, float *out, float eps, int n,
@@ -94,35 +95,25 @@ INLINE float factor_of_row(Exchange<THREADS> &shared, float *x, const float *y, 
   return r;
 }
 
-// rms_norm or add_rms_norm and the quantizer behind it: a block of threads for each token, whose warps take 256 columns in turn.
-// Tokens that fill up the last eight have a block too.
-#define NORM_ARGUMENTS                                                                                                                       \
-  float *x, const float *y, const float *gains, float *out, float eps, u32 *quants, float *scales, int *sums
+// rms_norm or add_rms_norm and the quantizer behind it: a block of threads for each token. Tokens that fill up the last eight have a block
+// too, where quants have rows for them.
+#define NORM(NAME, TO)                                                                                                 \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                                \
+      NAME(float *x, const float *y, const float *gains, float *out, float eps, u32 *quants, float *scales, int *sums, \
+           int n, int tokens, int rules) {                                                                             \
+    __shared__ Exchange<THREADS> shared;                                                                               \
+    const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);                        \
+    const Normed row = {x + (u64)blockIdx.x * n, gains, r};                                                            \
+    TO::write_row(shared, Quantized{quants, scales, sums, n, tokens}, row, blockIdx.x, rules & FLOORED);               \
+  }
 
-extern "C" __global__ void __launch_bounds__(THREADS) norm_q8_k(NORM_ARGUMENTS, int n, int tokens, int rules) {
-  __shared__ Exchange<THREADS> shared;
-  const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);
-  const Normed row = {x + (u64)blockIdx.x * n, gains, r};
-  const Quantized to = {quants, scales, sums, n, tokens};
-  for (int group = threadIdx.x / 32; group < to.groups(); group += THREADS / 32)
-    write_q8_k(to, row, group, blockIdx.x);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) norm_q8_0(NORM_ARGUMENTS, int n, int tokens, int rules) {
-  __shared__ Exchange<THREADS> shared;
-  const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);
-  const Normed row = {x + (u64)blockIdx.x * n, gains, r};
-  const Quantized to = {quants, scales, sums, n, tokens};
-  for (int group = threadIdx.x / 32; group < to.groups(); group += THREADS / 32)
-    write_q8_0(to, row, group, blockIdx.x);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) norm_bytes(NORM_ARGUMENTS, int floored, int n, int tokens, int rules) {
-  __shared__ Exchange<THREADS> shared;
-  const float r = factor_of_row(shared, x, y, gains, out, eps, n, blockIdx.x, tokens, rules);
-  const Normed row = {x + (u64)blockIdx.x * n, gains, r};
-  write_bytes<THREADS>(shared, Quantized{quants, scales, sums, n, tokens}, row, blockIdx.x, floored);
-}
+NORM(norm_q8_k, Groups<ToQ8_K>)
+NORM(norm_q8_k_chains, Groups<ToQ8_KChains>)
+NORM(norm_q8_0, Groups<ToQ8_0>)
+NORM(norm_q8_1, Groups<ToQ8_1>)
+NORM(norm_bytes, ToBytes)
+NORM(norm_halves, ToHalves)
+NORM(norm_brains, ToBrains)
 
 // A sum of floats in double precision and in their order, rounded; `mine` are those of a thread added up, `size` their magnitudes.
 //

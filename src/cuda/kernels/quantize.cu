@@ -3,22 +3,23 @@
 
 // The row of a token in memory.
 struct Stored {
+  static constexpr bool LONG = false;
   const float *x;
   INLINE float operator()(int i) const { return x[i]; }
 };
 
 // A warp for each 256 columns of a token.
-#define QUANTIZE(NAME, ...)                                                                                            \
+#define QUANTIZE(NAME, TO)                                                                                             \
   extern "C" __global__ void __launch_bounds__(32)                                                                     \
       NAME(const float *x, u32 *quants, float *scales, int *sums, int columns, int tokens) {                           \
     const int token = blockIdx.y;                                                                                      \
-    __VA_ARGS__(Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, blockIdx.x, token);  \
+    TO::write(Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, blockIdx.x, token);  \
   }
 
-QUANTIZE(quantize_q8_k, write_q8_k)
-QUANTIZE(quantize_q8_k_chains, write_q8_k<true>)
-QUANTIZE(quantize_q8_0, write_q8_0)
-QUANTIZE(quantize_q8_1, write_q8_0<true>)
+QUANTIZE(quantize_q8_k, ToQ8_K)
+QUANTIZE(quantize_q8_k_chains, ToQ8_KChains)
+QUANTIZE(quantize_q8_0, ToQ8_0)
+QUANTIZE(quantize_q8_1, ToQ8_1)
 
 // Blocks of 64 columns for any-precision weights: a warp for each 256 columns of a token, eight lanes for each block. Quants stand in
 // the order of columns. A block with a number that is not finite has zeros, and NaN for its scale.
@@ -59,17 +60,17 @@ constexpr int THREADS = 256;
 extern "C" __global__ void __launch_bounds__(THREADS)
     quantize_bytes(const float *x, u32 *quants, float *scales, int *sums, int floored, int columns, int tokens) {
   __shared__ Exchange<THREADS> shared;
-  const int token = blockIdx.x;
+  const int token = blockIdx.y;
   write_bytes<THREADS>(shared, Quantized{quants, scales, sums, columns, tokens}, Stored{x + (u64)token * columns}, token, floored);
 }
 
-// Rows in half precision for the products that multiply halves, filled up to whole chunks of eight with zeros; the same as brain floats.
-#define HALVE(NAME, BITS)                                                                                              \
-  extern "C" __global__ void __launch_bounds__(256) NAME(const float *x, u16 *halves, int columns) {                   \
-    const int i = blockIdx.x * 256 + threadIdx.x, padded = (columns + 7) / 8 * 8, token = blockIdx.y;                  \
-    if (i < padded)                                                                                                    \
-      halves[(u64)token * padded + i] = i < columns ? BITS(x[(u64)token * columns + i]) : 0;                           \
+// Rows in half precision for the products that multiply halves; the same as brain floats.
+#define HALVE(NAME, TO)                                                                                                \
+  extern "C" __global__ void __launch_bounds__(THREADS) NAME(const float *x, u16 *halves, int columns) {               \
+    const int token = blockIdx.y;                                                                                      \
+    const Quantized to = {(u32 *)halves, nullptr, nullptr, columns, 0};                                                \
+    TO::write(to, Stored{x + (u64)token * columns}, blockIdx.x * THREADS + threadIdx.x, token);                        \
   }
 
-HALVE(halve, half_bits)
-HALVE(halve_brain, brain_bits)
+HALVE(halve, ToHalves)
+HALVE(halve_brain, ToBrains)

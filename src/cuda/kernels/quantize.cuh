@@ -25,15 +25,33 @@ struct Quantized {
   INLINE u32 *group(int token, int group) const { return quants + ((u64)token * groups() + group) * (GROUP / 4); }
 };
 
+// Elements `first` and on of a row, zeros from `end` on; WHOLE says that all are there or none. A row whose elements are LONG to compute
+// has their text once and not N times.
+template <int N, bool WHOLE, class Row> INLINE void load_row(float v[N], const Row &row, int first, int end) {
+  const bool any = first < end;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    v[i] = !Row::LONG && (WHOLE ? any : first + i < end) ? row(first + i) : 0.0f;
+  if (!Row::LONG || !any)
+    return;
+#pragma unroll 1
+  for (int i = first; i < first + N; ++i) {
+#pragma unroll
+    for (int j = 0; j < N - 1; ++j)
+      v[j] = v[j + 1];
+    v[N - 1] = i < end ? row(i) : 0.0f;
+  }
+}
+
 // Q8_K: the 256 columns of a block, by a warp. The element of largest magnitude, the first of equals, becomes -127. For products whose
 // definition has eight CHAINS the columns stand in their order: column l + 8 i at place 32 l + i.
-template <bool CHAINS = false, class Row> INLINE void write_q8_k(const Quantized &to, const Row &row, int block, int token) {
+template <bool CHAINS, class Row> INLINE void write_q8_k(const Quantized &to, const Row &row, int block, int token) {
   const int lane = threadIdx.x % 32;
   float v[8];
+  load_row<8, true>(v, row, block * GROUP + 8 * lane, token < to.tokens ? to.columns : 0);
   float best = 0.0f, extreme = 0.0f;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    v[i] = token < to.tokens ? row(block * GROUP + 8 * lane + i) : 0.0f;
     float magnitude = fabsf(v[i]);
     if (best < magnitude) {
       best = magnitude;
@@ -83,16 +101,15 @@ INLINE int rounded_away(float x) {
 
 // Q8_0: 256 columns by a warp, four lanes for each block of 32. Q8_1, for weights with minima, has floats for sums (SCALED): the sum of
 // the quants times the scale before it was rounded, rounded to half precision.
-template <bool SCALED = false, class Row> INLINE void write_q8_0(const Quantized &to, const Row &row, int group, int token) {
+template <bool SCALED, class Row> INLINE void write_q8_0(const Quantized &to, const Row &row, int group, int token) {
   const int lane = threadIdx.x % 32, blocks = to.columns / 32, block = group * 8 + lane / 4;
   const bool there = token < to.tokens && block < blocks;
   float v[8];
+  load_row<8, true>(v, row, block * 32 + 8 * (lane % 4), there ? to.columns : 0);
   u32 bits = 0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    v[i] = there ? row(block * 32 + 8 * (lane % 4) + i) : 0.0f;
+  for (int i = 0; i < 8; ++i)
     bits = max(bits, __float_as_uint(v[i]) & 0x7fffffff);
-  }
 #pragma unroll
   for (int by = 1; by < 4; by *= 2)
     bits = max(bits, from_lane(bits, by));
@@ -157,11 +174,12 @@ INLINE void write_bytes(Exchange<THREADS> &shared, const Quantized &to, const Ro
   const bool zero = !there || nan || a == 0.0f || a == __uint_as_float(0x7f800000);
   int all = 0;
   for (int i = threadIdx.x; i < dwords; i += THREADS) {
+    float v[4];
+    load_row<4, false>(v, row, 4 * i, zero ? 0 : columns);
     int q[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      int column = 4 * i + j;
-      q[j] = zero || column >= columns ? 0 : max(-128, min(nearest_int(__fmul_rn(row(column), a)), 127));
+      q[j] = zero ? 0 : max(-128, min(nearest_int(__fmul_rn(v[j], a)), 127));
       all += q[j];
     }
     to.group(token, i / 64)[place(i % 64)] = dword(q);
@@ -172,3 +190,59 @@ INLINE void write_bytes(Exchange<THREADS> &shared, const Quantized &to, const Ro
     to.sums[token] = all;
   }
 }
+
+// The forms of a row, for kernels that quantize what they compute: groups of 256 columns by a warp each, or the whole row by the block.
+template <bool CHAINS> struct Q8_K {
+  template <class Row> static INLINE void write(const Quantized &to, const Row &row, int group, int token) {
+    write_q8_k<CHAINS>(to, row, group, token);
+  }
+};
+typedef Q8_K<false> ToQ8_K;
+typedef Q8_K<true> ToQ8_KChains;
+
+template <bool SCALED> struct Q8 {
+  template <class Row> static INLINE void write(const Quantized &to, const Row &row, int group, int token) {
+    write_q8_0<SCALED>(to, row, group, token);
+  }
+};
+typedef Q8<false> ToQ8_0;
+typedef Q8<true> ToQ8_1;
+
+// The warps of a block take groups in turn.
+template <class To> struct Groups {
+  template <int THREADS, class Row>
+  static INLINE void write_row(Exchange<THREADS> &, const Quantized &to, const Row &row, int token, int) {
+    for (int group = threadIdx.x / 32; group < to.groups(); group += THREADS / 32)
+      To::write(to, row, group, token);
+  }
+};
+
+struct ToBytes {
+  template <int THREADS, class Row>
+  static INLINE void write_row(Exchange<THREADS> &shared, const Quantized &to, const Row &row, int token, int floored) {
+    write_bytes<THREADS>(shared, to, row, token, floored);
+  }
+};
+
+// Numbers of 16 bits, filled up to whole chunks of eight with zeros. There are no rows for tokens that are not there.
+template <class Bits> struct Numbers {
+  template <class Row> static INLINE void write(const Quantized &to, const Row &row, int i, int token) {
+    const int padded = (to.columns + 7) / 8 * 8;
+    if (i < padded)
+      ((u16 *)to.quants)[(u64)token * padded + i] = i < to.columns ? Bits::of(row(i)) : 0;
+  }
+  template <int THREADS, class Row>
+  static INLINE void write_row(Exchange<THREADS> &, const Quantized &to, const Row &row, int token, int) {
+    for (int i = threadIdx.x; i < (to.columns + 7) / 8 * 8; i += THREADS)
+      write(to, row, i, token);
+  }
+};
+
+struct HalfBits {
+  static INLINE u16 of(float x) { return half_bits(x); }
+};
+struct BrainBits {
+  static INLINE u16 of(float x) { return brain_bits(x); }
+};
+typedef Numbers<HalfBits> ToHalves;
+typedef Numbers<BrainBits> ToBrains;

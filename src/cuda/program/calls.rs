@@ -242,6 +242,7 @@ impl Pass<'_> {
                 self.launch((NORM, "add_rms_norm"), blocks, (ELEMENTS, 0), operands)
             }
             Operation::NormQuantize(fused) => self.norm_quantize(&fused),
+            Operation::GateQuantize(fused) => self.gate_quantize(&fused),
             Operation::Add { to, from } => self.each((NORM, "add"), to, vec![self.at(to), self.at(from)]),
             Operation::AddRow { to, row } => {
                 let n = int(self.value(to).columns);
@@ -332,35 +333,45 @@ impl Pass<'_> {
         }
     }
 
+    /// Blocks of threads, and the threads of each, of a quantizer of rows of `columns`.
+    pub(super) fn quantizer(quants: Quants, [rows, columns]: [usize; 2]) -> ([usize; 2], usize) {
+        let padded = rows.next_multiple_of(8);
+        match quants {
+            Quants::Q8K | Quants::Q8KChains | Quants::Q8_0 | Quants::Q8_1 | Quants::Planes => {
+                ([columns.div_ceil(GROUP), padded], WARP)
+            }
+            Quants::Bytes { .. } => ([1, padded], ELEMENTS),
+            Quants::Halves | Quants::Brains => ([columns.next_multiple_of(8).div_ceil(ELEMENTS), rows], ELEMENTS),
+        }
+    }
+
     fn quantize(&mut self, from: usize, quants: Quants, to: usize) -> Result<(), ProgramError> {
         let (rows, columns) = (self.rows(from), self.value(from).columns);
-        let padded = rows.next_multiple_of(8);
         let mut operands = vec![self.at(from)];
         operands.extend(self.quants(to)?);
-        let (kernel, blocks, threads) = match quants {
-            Quants::Q8K => ("quantize_q8_k", [columns / GROUP, padded], WARP),
-            Quants::Q8KChains => ("quantize_q8_k_chains", [columns / GROUP, padded], WARP),
-            Quants::Q8_1 => ("quantize_q8_1", [columns.div_ceil(GROUP), padded], WARP),
-            Quants::Q8_0 => ("quantize_q8_0", [columns.div_ceil(GROUP), padded], WARP),
+        let kernel = match quants {
+            Quants::Q8K => "quantize_q8_k",
+            Quants::Q8KChains => "quantize_q8_k_chains",
+            Quants::Q8_1 => "quantize_q8_1",
+            Quants::Q8_0 => "quantize_q8_0",
             Quants::Bytes { floored } => {
                 operands.push(int(floored.into()));
-                ("quantize_bytes", [padded, 1], ELEMENTS)
+                "quantize_bytes"
             }
             Quants::Planes => {
                 operands.truncate(3);
-                ("quantize_planes", [columns.div_ceil(GROUP), padded], WARP)
+                "quantize_planes"
             }
-            Quants::Halves | Quants::Brains => {
-                operands.truncate(2);
-                let chunks = columns.next_multiple_of(8);
-                let kernel = if quants == Quants::Halves { "halve" } else { "halve_brain" };
-                (kernel, [chunks.div_ceil(ELEMENTS), rows], ELEMENTS)
-            }
+            Quants::Halves => "halve",
+            Quants::Brains => "halve_brain",
         };
-        operands.push(int(columns));
-        if !matches!(quants, Quants::Halves | Quants::Brains) {
-            operands.push(int(rows));
+        if matches!(quants, Quants::Halves | Quants::Brains) {
+            operands.truncate(2);
+            operands.push(int(columns));
+        } else {
+            operands.extend([columns, rows].map(int));
         }
+        let (blocks, threads) = Pass::quantizer(quants, [rows, columns]);
         self.launch((QUANTIZE, kernel), blocks, (threads, 0), operands)
     }
 

@@ -234,6 +234,10 @@ impl<'a> Store<'a> {
         checked(&matrix)?;
         let bytes = coded::bytes(form, rows, columns);
         let bytes = bytes.map_err(|why| ProgramError::Pack { name: matrix.name.to_owned(), why })?;
+        let there = matches!(form, WeightFormat::Rows(_)).then(|| self.rows_of_floats(&matrix)).flatten();
+        if let Some(memory) = there {
+            return Ok(Some(Placed { halves: Some(form), ..placed(&matrix, memory) }));
+        }
         let layout = match form {
             WeightFormat::Dense(..) => Layout::Coded(matrix),
             WeightFormat::Sparse(_) => Layout::Pruned(matrix),
@@ -257,7 +261,25 @@ impl<'a> Store<'a> {
             let blocks = size(&[matrix.rows, matrix.columns / 256, 66], matrix.name)?;
             return Ok((kernel, self.add(memories, Layout::AsTq2(matrix), &[blocks])));
         }
+        if floats::size(matrix.ty).is_some() && floats::filled(matrix.columns) == matrix.columns {
+            let (_, parts) = laid_out(matrix)?;
+            return Ok((kernel, self.bounded(memories, matrix, &parts)));
+        }
         Ok((kernel, self.plain(memories, matrix, bytes)))
+    }
+
+    /// The memory of rows of floats of any kind that are there already.
+    fn rows_of_floats(&self, matrix: &Matrix<'_>) -> Option<usize> {
+        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Bounded(m) if std::ptr::eq(m.data, matrix.data));
+        self.weights.iter().find(same).map(|there| there.memory)
+    }
+
+    /// Rows of floats of any kind and their bounds; a table and a product with the same weights share them.
+    fn bounded(&mut self, memories: &mut Vec<Memory>, matrix: Matrix<'a>, bytes: &[usize]) -> usize {
+        match self.rows_of_floats(&matrix) {
+            Some(there) => there,
+            None => self.add(memories, Layout::Bounded(matrix), bytes),
+        }
     }
 
     /// Rows of blocks as they are, which are there once.
@@ -275,7 +297,11 @@ impl<'a> Store<'a> {
             return Ok(placed(&matrix, 0));
         }
         let (layout, bytes) = laid_out(matrix)?;
-        Ok(placed(&matrix, self.add(memories, layout, &bytes)))
+        let memory = match layout {
+            Layout::Bounded(matrix) => self.bounded(memories, matrix, &bytes),
+            layout => self.add(memories, layout, &bytes),
+        };
+        Ok(placed(&matrix, memory))
     }
 
     /// The matrices of all experts, which have one shape and one type.

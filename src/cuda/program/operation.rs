@@ -132,6 +132,8 @@ pub(super) enum Operation {
     },
     /// A norm and the quantizer of what it gives.
     NormQuantize(NormQuantize),
+    /// A gate and the quantizer of what it gives.
+    GateQuantize(GateQuantize),
     Add {
         to: usize,
         from: usize,
@@ -317,6 +319,19 @@ pub(super) struct NormQuantize {
     pub to: usize,
 }
 
+/// A gate, and the quants of what it gives. Values are numbers of the program's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct GateQuantize {
+    /// `None` for GELU.
+    pub function: Option<Gate>,
+    pub gate: usize,
+    pub up: Option<usize>,
+    /// Memory of GELU's table.
+    pub table: Option<usize>,
+    pub quants: Quants,
+    pub to: usize,
+}
+
 /// The choice of experts by the token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct ByToken {
@@ -401,6 +416,10 @@ impl Operation {
             Operation::NormQuantize(norm) => {
                 all(&[norm.x, norm.to]);
                 norm.y.iter().chain(&norm.kept).for_each(|value| all(&[*value]));
+            }
+            Operation::GateQuantize(fused) => {
+                all(&[fused.gate, fused.to]);
+                fused.up.iter().for_each(|up| all(&[*up]));
             }
             Operation::Recurrent(recurrent) => recurrent.values(f),
             Operation::Gelu { gate, up, .. } | Operation::Gate { gate, up, .. } => {

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use trine_formats::types::TypeId;
 
 use super::*;
@@ -128,8 +130,9 @@ fn memory_is_counted_and_values_share_it() {
     let (program, _) = block(LIMITS).expect("a program");
     let table = program.table();
     assert_eq!(table.cells, 2 * 21 * 2 * 16 * 16 * 2);
-    let padded = |rows: usize| rows.div_ceil(32) * 32 * WIDTH * 2;
-    let weights = 2 * VOCABULARY * WIDTH + padded(64) + 2 * padded(32) + padded(64) + padded(10);
+    // Two numbers bound the sums of each row.
+    let rows = VOCABULARY + 64 + 2 * 32 + 64 + VOCABULARY;
+    let weights = rows * (2 * WIDTH + 8);
     // Both norms have the same gains, which are there once.
     assert_eq!(table.weights, (weights + 4 * WIDTH) as u64);
     let values = program.memories().iter().filter(|m| m.kind == Kind::Values);
@@ -145,6 +148,24 @@ fn memory_is_counted_and_values_share_it() {
         )
     );
     assert_eq!(table.total(), table.weights + table.cells + table.values);
+}
+
+#[test]
+fn a_table_that_is_multiplied_by_too_is_there_once() {
+    let table = halves(VOCABULARY, WIDTH);
+    let pruned: &BTreeSet<String> = Box::leak(Box::default());
+    for is_fast in [false, true] {
+        let mut r = Recorder::new(LIMITS, VOCABULARY).expect("a recorder");
+        if is_fast {
+            r.in_halves(pruned);
+        }
+        let x = r.embed(table).expect("rows");
+        let x = r.take_wanted(x).expect("rows");
+        let logits = r.product(table, x).expect("logits");
+        let (program, weights) = r.finish(logits).expect("a program");
+        assert_eq!(weights.len(), 1);
+        assert_eq!(program.table().weights, (VOCABULARY * (2 * WIDTH + 8)) as u64);
+    }
 }
 
 /// No value is overwritten while another one that is still to be read lies in its memory.
@@ -206,6 +227,42 @@ fn kernels(
 }
 
 #[test]
+fn gates_quantize_what_products_alone_read() {
+    const PRODUCT: &str = "q8_0_decode_8";
+    let of = |record: &dyn Fn(&mut Recorder<'static>, Span) -> Result<Span, ProgramError>| {
+        kernels(record).expect("launches")[0][1..].to_vec()
+    };
+    let alone = of(&|r, x| {
+        r.gate(Gate::Silu, x, None);
+        r.product(bytes(WIDTH), x)
+    });
+    assert_eq!(alone, ["gate_q8_0", PRODUCT]);
+    let pruned: &BTreeSet<String> = Box::leak(Box::default());
+    let halved = of(&|r, x| {
+        r.in_halves(pruned);
+        let up = r.product(halves(WIDTH, WIDTH), x)?;
+        let gate = r.product(halves(WIDTH, WIDTH), x)?;
+        r.gate(Gate::Relu, gate, Some(up));
+        r.product(halves(WIDTH, WIDTH), gate)
+    });
+    assert_eq!(halved, ["halve", "tensor_f16_8", "tensor_f16_8", "gate_halves", "tensor_f16_8"]);
+    // Something else reads the floats, or changes them.
+    let read = of(&|r, x| {
+        r.gate(Gate::Silu, x, None);
+        let y = r.product(bytes(WIDTH), x)?;
+        r.add(y, x);
+        Ok(y)
+    });
+    assert_eq!(read, ["silu_alone", "quantize_q8_0", PRODUCT, "add"]);
+    let changed = of(&|r, x| {
+        r.gate(Gate::Silu, x, None);
+        r.scale(x, 2.0);
+        r.product(bytes(WIDTH), x)
+    });
+    assert_eq!(changed, ["silu_alone", "scale", "quantize_q8_0", PRODUCT]);
+}
+
+#[test]
 fn norms_quantize_what_products_of_bytes_alone_read() {
     const GAINS: &[f32] = &[1.0; WIDTH];
     const PRODUCT: &str = "q8_0_decode_8";
@@ -236,7 +293,7 @@ fn norms_quantize_what_products_of_bytes_alone_read() {
         r.add(y, u);
         Ok(y)
     });
-    assert_eq!(router, ["norm_q8_0", "f16_product", PRODUCT, "add"]);
+    assert_eq!(router, ["norm_q8_0", "f16_product_8", PRODUCT, "add"]);
     // Nothing else reads the norms that lie where their values were.
     let in_place = of(&|r, x| {
         r.norm_in_place(x, GAINS, WIDTH, 1e-5)?;

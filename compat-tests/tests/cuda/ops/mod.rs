@@ -8,6 +8,7 @@ mod compressed;
 mod elements;
 mod experts;
 mod functions;
+mod gated;
 mod mistakes;
 mod ngrams;
 mod normed;

@@ -22,7 +22,7 @@ fn check(kernel: &str, x: &[f32], columns: usize, expected: &Activations, floore
     let (blocks, threads) = match floored {
         Some(floored) => {
             arguments.push(Argument::U32(floored.into()));
-            ([padded, 1], 256)
+            ([1, padded], 256)
         }
         None => ([columns.div_ceil(256), padded], 32),
     };

@@ -221,7 +221,7 @@ template <class Type> struct Quantized32 {
 };
 
 // A row of numbers: products are rounded, their sum is in double precision and order.
-template <class Type> struct Numbers {
+template <class Type> struct CellNumbers {
   static constexpr bool QUANTIZED = false;
   static INLINE int bytes(int size) { return size * Type::BYTES; }
   static INLINE float element(const u8 *row, int i) { return Type::value(row + i * Type::BYTES); }
@@ -254,9 +254,9 @@ struct Brain {
   static INLINE float rounded(float v) { return brain_value(brain_bits(v)); }
 };
 
-typedef Numbers<Single> CellsF32;
-typedef Numbers<Half> CellsF16;
-typedef Numbers<Brain> CellsBf16;
+typedef CellNumbers<Single> CellsF32;
+typedef CellNumbers<Half> CellsF16;
+typedef CellNumbers<Brain> CellsBf16;
 typedef Quantized32<Bytes> CellsQ8_0;
 typedef Quantized32<Symmetric<Nibbles>> CellsQ4_0;
 typedef Quantized32<Symmetric<Fifths>> CellsQ5_0;

@@ -62,8 +62,10 @@ impl Open {
 }
 
 /// Puts norms, gates and the quantizers of what they give together. `kept` are values that are read behind the pass. The
-/// operations before `head` are a part of the pass, and stay it.
+/// operations before `head` are a part of the pass, and stay it. Where devices share rows (`is_shared`) each gates its own
+/// before the exchange, and gates stay as they are.
 pub(super) fn fuse(
+    is_shared: bool,
     operations: &mut Vec<Operation>,
     head: &mut usize,
     kept: &[usize],
@@ -80,6 +82,9 @@ pub(super) fn fuse(
         let Some(open) = Open::new(&operations[at], values, memories) else {
             continue;
         };
+        if is_shared && matches!(open, Open::Gate(_)) {
+            continue;
+        }
         let value = open.value();
         let end = if at < *head { *head } else { operations.len() };
         // The quantizer may come later, behind a product of the floats; behind an operation that may change them the

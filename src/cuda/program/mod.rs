@@ -34,6 +34,7 @@ mod record_recurrent;
 mod record_share;
 mod recurrent;
 mod share;
+mod staged;
 mod whole;
 
 pub use between::Streams;
@@ -59,7 +60,8 @@ impl Program {
     /// # Errors
     /// A product without a plan; more tokens than the limits say; a width that the weights do not have.
     pub fn body(&self, tokens: usize, width: u8, caches: Caches) -> Result<Vec<Stretch>, ProgramError> {
-        calls::of(self, &self.operations[..self.head], [tokens, 1], width, caches)
+        let stretches = calls::of(self, &self.operations[..self.head], [tokens, 1], width, caches)?;
+        self.staged.find(stretches, Some(tokens))
     }
 
     /// The launches that make logits of `wanted` rows of a pass.
@@ -67,7 +69,8 @@ impl Program {
     /// # Errors
     /// A product without a plan; more rows than the limits say; a width that the weights do not have.
     pub fn logits_of(&self, wanted: usize, width: u8) -> Result<Vec<Stretch>, ProgramError> {
-        calls::of(self, &self.operations[self.head..], [1, wanted], width, Caches::default())
+        let stretches = calls::of(self, &self.operations[self.head..], [1, wanted], width, Caches::default())?;
+        self.staged.find(stretches, None)
     }
 
     /// Most bits of its any-precision weights; 0 where there are none.

@@ -4,6 +4,7 @@ use super::launches::Limits;
 use super::memory::{Memory, Table, Value};
 use super::operation::Operation;
 use super::share::Share;
+use super::staged::Staged;
 
 /// A forward pass.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Program {
     pub(super) rotations: Vec<(usize, usize)>,
     /// The values that a pass is given; none where that is tokens.
     pub(super) given: Vec<usize>,
+    /// Parts of the memory of which a pass is told.
+    pub(super) staged: Staged,
     /// The values that are read behind a pass; the first is that of which rows are taken for logits.
     pub(super) leaving: Vec<usize>,
     /// The first operation of the rows that were taken.
@@ -65,6 +68,11 @@ impl Program {
     /// True if its passes have to be given tokens, whatever else they are given.
     pub fn reads_tokens(&self) -> bool {
         self.reads_tokens || self.given.is_empty()
+    }
+
+    /// Where a memory begins in that of the tokens, in a pass of `tokens` of them; `None` of a memory that stands by itself.
+    pub(crate) fn staged_at(&self, memory: usize, tokens: usize) -> Option<usize> {
+        self.staged.at(memory, tokens)
     }
 
     /// All memory that it needs, by number.

@@ -11,6 +11,7 @@ use super::memory::{Kind, Memory, Quants, RowCount, Value, size};
 use super::operation::{Gate, Operation};
 use super::place::place;
 use super::share::Share;
+use super::staged::Staged;
 use super::{Caches, Limits, Program, ProgramError, fixed};
 
 /// A value that one operation writes and later ones read: a row of floats for each token.
@@ -445,8 +446,9 @@ impl<'a> Recorder<'a> {
         let limits = self.limits;
         let states = size(&[limits.slots, self.state, 4], "states")?;
         let kept: Vec<usize> = leaving.iter().copied().chain(logits.map(|span| span.0)).collect();
-        fuse(&mut self.operations, &mut head, &kept, &self.values, &self.memories);
+        fuse(self.shared.is_some(), &mut self.operations, &mut head, &kept, &self.values, &self.memories);
         place(&mut self.values, &self.given, &kept, &self.operations, &limits, &mut self.memories)?;
+        let staged = Staged::new(&mut self.memories, &self.rotations, &limits);
         let mut program = Program {
             limits,
             vocabulary: self.vocabulary,
@@ -456,6 +458,7 @@ impl<'a> Recorder<'a> {
             operations: self.operations,
             rotations: self.rotations,
             given: self.given,
+            staged,
             leaving,
             head,
             state: self.state,

@@ -85,14 +85,25 @@ fn operations_become_launches_in_their_order() {
     for (memory, filled) in program.memories().iter().zip(filled) {
         assert_eq!(filled, usize::from(memory.kind == Kind::Weights));
     }
-    // Grids and counts follow the tokens; places do not.
+    // Grids and counts follow the tokens; places do not, but of what a pass is told, which lies in one memory.
     let [few, many] = [1, 5].map(|tokens| flat(program.body(tokens, 0, Caches::default())));
     assert_eq!(few.len(), many.len());
     assert_eq!((few[0].launch.blocks[1], many[0].launch.blocks[1]), (1, 5));
     let memories = |call: &Call| -> Vec<Operand> {
         let of = call.operands.iter();
-        of.filter(|o| matches!(o, Operand::Memory(..))).copied().collect()
+        let places = of.filter(|o| matches!(o, Operand::Memory(..))).copied();
+        places
+            .map(|o| if matches!(o, Operand::Memory(fixed::TOKENS, _)) { Operand::Memory(fixed::TOKENS, 0) } else { o })
+            .collect()
     };
+    let told = |calls: &[Call]| -> BTreeSet<usize> {
+        let operands = calls.iter().flat_map(|call| &call.operands);
+        operands.filter_map(|o| if let Operand::Memory(fixed::TOKENS, at) = o { Some(*at) } else { None }).collect()
+    };
+    // Numbers, places, cells, angles of eight pairs, and pages: of five tokens the first take 20 bytes, filled up to 32.
+    assert_eq!(told(&few), BTreeSet::from([0, 16, 32, 64, 128]));
+    assert_eq!(told(&many), BTreeSet::from([0, 32, 80, 176, 496]));
+    assert_eq!(program.memories()[fixed::TOKENS].bytes, 496 + 5 * 7 * 4 + 4);
     assert!(few.iter().zip(&many).all(|(a, b)| memories(a) == memories(b)));
 }
 

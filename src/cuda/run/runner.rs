@@ -304,8 +304,10 @@ impl<D: Device> Runner<D> {
             }
         }
         self.handed.fill(false);
+        let count = parts.iter().map(|part| part.tokens).sum();
+        let mut staged = Staged { program: &self.program, tokens: count, bytes: Vec::new() };
         if self.program.reads_tokens() {
-            self.fill(fixed::TOKENS, input.tokens.iter().map(|id| id.to_le_bytes()))?;
+            staged.put(fixed::TOKENS, input.tokens.iter().map(|id| id.to_le_bytes()));
         }
         let Limits { page, .. } = self.program.limits();
         let row = self.program.limits().row();
@@ -316,21 +318,21 @@ impl<D: Device> Runner<D> {
         let tokens: Vec<(usize, usize)> = tokens.collect();
         let dwords = |pair: [usize; 2]| pair.map(|n| (n as u32).to_le_bytes());
         let places = tokens.iter().flat_map(|&(s, position)| dwords([s, position]));
-        self.fill(fixed::PLACES, places)?;
+        staged.put(fixed::PLACES, places);
         let cells = tokens.iter().flat_map(|&(s, position)| {
             let number = parts[s].pages[position / page];
             dwords([number as usize, position % page])
         });
-        self.fill(fixed::CELLS, cells)?;
+        staged.put(fixed::CELLS, cells);
         if self.program.state() > 0 {
             let slots = parts.iter().flat_map(|part| dwords([part.slot.number, usize::from(part.slot.fresh)]));
-            self.fill(fixed::SLOTS, slots)?;
+            staged.put(fixed::SLOTS, slots);
         }
         let tables = parts.iter().flat_map(|part| {
             let known = part.pages.iter().copied().chain(std::iter::repeat(0));
             known.take(row).map(u32::to_le_bytes)
         });
-        self.fill(fixed::TABLES, tables)?;
+        staged.put(fixed::TABLES, tables);
         for kind in 0..self.program.rotations().len() {
             let (memory, pairs) = self.program.rotations()[kind];
             let mut all = Vec::with_capacity(pairs * tokens.len() * 2);
@@ -342,9 +344,27 @@ impl<D: Device> Runner<D> {
                 }
                 all.extend(of_position.iter().flat_map(|&(cos, sin)| [cos, sin]));
             }
-            self.fill(memory, all.iter().map(|x| x.to_le_bytes()))?;
+            staged.put(memory, all.iter().map(|x| x.to_le_bytes()));
         }
-        Ok(())
+        let bytes = staged.bytes;
+        self.fill(fixed::TOKENS, bytes.as_chunks().0.iter().copied())
+    }
+}
+
+/// The bytes that a pass is told, as they are copied.
+struct Staged<'p> {
+    program: &'p Program,
+    tokens: usize,
+    bytes: Vec<u8>,
+}
+
+impl Staged<'_> {
+    /// Writes dwords where a memory of the program begins.
+    fn put(&mut self, memory: usize, dwords: impl Iterator<Item = [u8; 4]>) {
+        let at = self.program.staged_at(memory, self.tokens).unwrap_or(0);
+        let bytes: Vec<u8> = dwords.flatten().collect();
+        self.bytes.resize(self.bytes.len().max(at + bytes.len()), 0);
+        self.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
     }
 }
 

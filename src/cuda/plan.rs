@@ -223,9 +223,6 @@ pub fn product_as(
     }
     let (name, block, unit) = kernels(ty).ok_or_else(|| PlanError::Type { name: ty.to_string() })?;
     let ternary = name == "ternary";
-    if name == "tq2_0" && few && tokens == 1 && split.parts == 1 {
-        return Ok(Plan { product: of_one("ternary", shape, split.warps)?, add: None, workspace: 0 });
-    }
     if !few && !ternary {
         let (high, wide, threads, shared) = MANY;
         let product = Launch {

@@ -26,7 +26,7 @@ fn check(product: &Product, warps: usize, schedule: Schedule) {
         let found = product.run_integers(module(launch.module.name), &launch, None, schedule);
         let what =
             format!("{} {} x {} x {}, {}", product.ty, product.rows, product.columns, product.tokens, launch.kernel);
-        let found = found.unwrap_or_else(|fault| panic!("{what}: {fault}"));
+        let (found, _) = found.unwrap_or_else(|fault| panic!("{what}: {fault}"));
         assert_same(&found, &product.expected(), &what);
     }
 }
@@ -100,7 +100,8 @@ fn places_of_chosen_experts() {
         }
         let launch = plan::of_chosen(ty, (18, columns), 3).expect("a plan");
         let found = all.run_integers(module("integers"), &launch, Some((&list, tokens * used)), Schedule::Random(3));
-        assert_same(&found.unwrap_or_else(|fault| panic!("{ty}: {fault}")), &expected, &format!("experts of {ty}"));
+        let (found, _) = found.unwrap_or_else(|fault| panic!("{ty}: {fault}"));
+        assert_same(&found, &expected, &format!("experts of {ty}"));
     }
 }
 
@@ -122,7 +123,8 @@ fn mistakes_are_found() {
             }
             let of = |change: &dyn Fn(&str) -> String| {
                 let module = with_mistake(launch.module, &launch.kernel, change);
-                shows(&product.expected(), |schedule| product.run_integers(&module, &launch, None, schedule)).is_some()
+                let run = |schedule| Ok(product.run_integers(&module, &launch, None, schedule)?.0);
+                shows(&product.expected(), run).is_some()
             };
             let kernel = &launch.kernel;
             assert!(!of(&|t| format!("{t} ")), "{kernel}: no mistake");

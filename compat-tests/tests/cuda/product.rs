@@ -121,7 +121,7 @@ impl Product {
         plan: &plan::Launch,
         list: Option<(&[u32], usize)>,
         schedule: Schedule,
-    ) -> Result<Vec<f32>, Fault> {
+    ) -> Result<(Vec<f32>, Report), Fault> {
         let layout = plan::integers(self.ty).expect("a layout");
         let experts = self.weights.chunks_exact(self.weights.len() / self.experts());
         let packed = experts.map(|data| layout.pack(data, self.rows, self.columns).expect("weights"));
@@ -154,28 +154,6 @@ impl Product {
             let share = places / self.tokens;
             arguments.extend([share as u32, u32::from(list.is_some())].map(Argument::U32));
         }
-        device.launch(product, &plan.kernel, &launch(plan, &arguments, schedule))?;
-        Ok(device.floats(out))
-    }
-
-    /// Runs a product of ternary weights with one token.
-    fn run_ternary(
-        &self,
-        product: &Module,
-        plan: &plan::Launch,
-        schedule: Schedule,
-    ) -> Result<(Vec<f32>, Report), Fault> {
-        let (rows, acts) = self.packed();
-        let mut device = Device::new();
-        let scales = rows.scales.iter().flat_map(|s| s.to_le_bytes()).collect();
-        let [codes, scales] = [dwords(&rows.codes), scales].map(|bytes| Argument::Buffer(device.constant(bytes)));
-        let mut arguments = vec![codes, scales, scales];
-        arguments.extend(place(&mut device, &acts));
-        let out = device.empty(4 * self.rows);
-        arguments.push(Argument::Buffer(out));
-        arguments.extend([Argument::U32(0); 4]);
-        arguments.extend([Argument::F32(1.0); 2]);
-        arguments.extend([0, self.rows, self.columns].map(|n| Argument::U32(n as u32)));
         let report = device.launch(product, &plan.kernel, &launch(plan, &arguments, schedule))?;
         Ok((device.floats(out), report))
     }
@@ -188,9 +166,6 @@ impl Product {
 
     /// Runs a plan. `product` is the module of its first kernel: the checked-in one, or one with a mistake.
     pub fn run_in(&self, product: &Module, plan: &Plan, schedule: Schedule) -> Result<(Vec<f32>, Report), Fault> {
-        if plan.product.module.name == "integers_one" {
-            return self.run_ternary(product, &plan.product, schedule);
-        }
         let (rows, acts) = self.packed();
         let mut device = Device::new();
         let scales = rows.scales.iter().flat_map(|s| s.to_le_bytes()).collect();

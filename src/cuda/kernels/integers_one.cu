@@ -2,7 +2,8 @@
 //
 // Tensor cores would multiply eight tokens, of which seven are not there. Here a lane multiplies its codes, which are those of the tensor
 // cores' registers, by four quants at a time; the four lanes of a row meet at the end of 256 columns, when each takes a fourth of
-// the sums: so a weight takes about two instructions. The warps of a block of threads share the columns.
+// the sums: so a weight takes three instructions where it
+// takes ten of the other kernel. The warps of a block of threads share the columns.
 #include "integers.cuh"
 
 constexpr int WARPS = 8;
@@ -227,26 +228,6 @@ template <int OF> struct OneWhole {
   }
 };
 
-// Without groups: ternary weights, laid out by src/cuda/pack/rows.rs.
-struct OneTernary {
-  typedef Whole<32> FORMULA;
-  static constexpr int STRIDE = ROWS;
-  Pair all;
-  INLINE void open(const Matrix &, const Place &) { all = {0, 0}; }
-  template <int S> INLINE void slice(const Matrix &, const u32 a[4], uint2 b) {
-    add_half<0>(all, a, b);
-    add_half<1>(all, a, b);
-  }
-  INLINE void close(const Matrix &m, const Place &p, const Token &x, const Rows &to) {
-    const int low = sum_of_lanes(all.low), high = sum_of_lanes(all.high);
-    if (p.t() != 0)
-      return;
-    const float2 d = m.both((u64)p.tile * m.groups() + p.unit, p.g());
-    const float dx = x.scale(p.unit);
-    to.put(0, __fmul_rn(__int2float_rn(low), __fmul_rn(d.x, dx)), __fmul_rn(__int2float_rn(high), __fmul_rn(d.y, dx)));
-  }
-};
-
 struct OneMinima {
   typedef Minima FORMULA;
   static constexpr int STRIDE = ROWS;
@@ -468,4 +449,3 @@ ONE(sixteens_3, Codes<3>, OfEight, OneWhole<16>)
 ONE(sixteens_4, Codes<4>, OfSixteen, OneWhole<16>)
 ONE(sixteens_5, Codes<5>, Raised, OneWhole<16>)
 ONE(sixteens_8, Codes<8>, Plain, OneWhole<16>)
-ONE(ternary, Codes<2>, From<1>, OneTernary)

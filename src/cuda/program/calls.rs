@@ -8,7 +8,7 @@ use super::{Caches, Call, Operand, Program, ProgramError, Stretch, fixed};
 use crate::floats;
 use crate::pack::activations::GROUP;
 use crate::plan::{self, Launch};
-use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, INTEGERS_ONE, NORM, QUANTIZE, Text};
+use crate::ptx::{ATTENTION, EMBED, EXPERTS, GATE, NORM, QUANTIZE, Text};
 use trine_formats::types::TypeId;
 
 /// Threads of a block, where one element belongs to each.
@@ -409,9 +409,8 @@ impl Pass<'_> {
             return Ok(());
         }
         let plan = plan::product(matrix.ty, matrix.rows, matrix.columns, tokens)?;
-        let layout = plan::integers(matrix.ty);
-        if layout.is_some() || plan.product.module == INTEGERS_ONE {
-            return self.integers(plan.product, (matrix, layout.as_ref()), (from, out), None);
+        if let Some(layout) = plan::integers(matrix.ty) {
+            return self.integers(plan.product, (matrix, &layout), (from, out), None);
         }
         let shape = [matrix.rows, matrix.columns, tokens].map(int);
         let [rows, _, count] = shape;

@@ -97,7 +97,7 @@ impl Pass<'_> {
         // Number of experts that read the same row.
         let share = used(self.value(to)) / used(source);
         if let Some(layout) = plan::integers(matrix.ty) {
-            return self.integers(launch, (matrix, Some(&layout)), (from, out), Some((who, share)));
+            return self.integers(launch, (matrix, &layout), (from, out), Some((who, share)));
         }
         let mut operands = vec![memory(matrix.memory)];
         if is_float || plan::is_listed(matrix.ty) {

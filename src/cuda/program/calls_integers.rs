@@ -9,17 +9,17 @@ use crate::ptx::{INTEGERS, INTEGERS_ONE};
 
 impl Pass<'_> {
     /// Adds a product that is planned. `chosen` is the list of who has which expert, and how many of a token's experts read
-    /// the same row. A matrix without a `layout` is of ternary weights, whose rows are laid out by themselves.
+    /// the same row.
     pub(super) fn integers(
         &mut self,
         launch: Launch,
-        (matrix, layout): (&Placed, Option<&IntegerLayout>),
+        (matrix, layout): (&Placed, &IntegerLayout),
         (from, out): (usize, Operand),
         chosen: Option<(usize, usize)>,
     ) -> Result<(), ProgramError> {
-        let bytes = layout.and_then(|layout| layout.bytes(matrix.rows, matrix.columns).ok());
+        let [_, _, bytes] = layout.bytes(matrix.rows, matrix.columns).unwrap_or_default();
         // Nothing is read of what a type does not have.
-        let groups = matrix.memory + if bytes.is_some_and(|[_, _, groups]| groups > 0) { 2 } else { 1 };
+        let groups = matrix.memory + if bytes > 0 { 2 } else { 1 };
         let mut operands = [matrix.memory, matrix.memory + 1, groups].map(memory).to_vec();
         operands.extend(self.quants(from)?);
         let few = launch.module == INTEGERS;
@@ -28,9 +28,9 @@ impl Pass<'_> {
             operands.push(chosen.map_or(out, |(list, _)| self.at(list)));
         }
         operands.push(out);
-        operands.extend(layout.map_or([0; 4], IntegerLayout::table).map(Operand::U32));
-        operands.extend(layout.map_or([1.0; 2], IntegerLayout::factors).map(Operand::F32));
-        operands.extend([layout.map_or(0, |layout| layout.floats as usize), matrix.rows, matrix.columns].map(int));
+        operands.extend(layout.table().map(Operand::U32));
+        operands.extend(layout.factors().map(Operand::F32));
+        operands.extend([layout.floats as usize, matrix.rows, matrix.columns].map(int));
         if launch.module != INTEGERS_ONE {
             operands.push(int(self.rows(from)));
         }

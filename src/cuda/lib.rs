@@ -14,6 +14,7 @@ pub mod driver;
 pub mod fast;
 pub mod floats;
 pub mod fragment;
+pub mod integers;
 pub mod pack;
 pub mod plan;
 pub mod planes;

@@ -7,7 +7,7 @@ use thiserror::Error;
 use trine_formats::types::TypeId;
 
 use crate::fragment::{COLUMNS, ROWS};
-use crate::pack::integers::IntegerLayout;
+use crate::integers::IntegerLayout;
 use crate::ptx::{CHOSEN, DECODE, INTEGERS, INTEGERS_MANY, INTEGERS_ONE, PREFILL, TERNARY, Text};
 
 /// Warps that keep the largest GPUs busy: sixteen for each of 132 multiprocessors.
@@ -438,7 +438,7 @@ mod tests {
     fn what_no_grid_takes_is_refused() {
         let refused =
             |ty, rows, columns, tokens| product(ty, rows, columns, tokens).expect_err("a refusal").to_string();
-        assert_eq!(refused(TypeId::Q5_K, 1, 256, 1), "q5_K: no kernel for the GPU multiplies such weights");
+        assert_eq!(refused(TypeId::Q2_0C, 1, 512, 1), "q2_0c: no kernel for the GPU multiplies such weights");
         assert_eq!(refused(TypeId::Q8_0, 0, 32, 1), "a product without rows, columns or tokens");
         for (rows, columns, tokens) in
             [(usize::MAX, 256, 1), (1, usize::MAX, 1), (1, 256, usize::MAX), (1, 256, 1 << 24)]

@@ -23,6 +23,14 @@ impl Context {
         write_saved(&self.kind(kind), tokens, &self.session.part(evaluated, before), out)
     }
 
+    /// Says whether this context can be written to a file.
+    ///
+    /// # Errors
+    /// It cannot, and why.
+    pub fn is_saved(&self) -> io::Result<()> {
+        self.session.pages().are_saved()
+    }
+
     /// Forgets everything and takes over what [`Context::save`] wrote; the tokens it was given.
     ///
     /// # Errors

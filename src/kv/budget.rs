@@ -54,6 +54,10 @@ pub(super) struct Page {
     home: PagePool,
 }
 
+fn unsupported(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
 impl PagePool {
     /// At most `budget` pages, whose memory is taken from the system when they are first needed.
     pub fn new(layout: PageLayout, budget: usize) -> PagePool {
@@ -70,14 +74,22 @@ impl PagePool {
     /// # Errors
     /// It keeps states too, which it has in an order of its own.
     pub(super) fn keeper(&self) -> io::Result<Option<&dyn Keeper>> {
-        let refused = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        self.are_saved()?;
         match self.0.keeper.get() {
-            _ if self.layout().state_elsewhere > 0 => {
-                refused("states of recurrent layers on a GPU are not saved; use --device cpu")
-            }
             _ if self.layout().elsewhere == 0 => Ok(None),
             Some(keeper) => Ok(Some(&**keeper)),
-            None => refused("no GPU has begun that keeps keys and values"),
+            None => Err(unsupported("no GPU has begun that keeps keys and values")),
+        }
+    }
+
+    /// Says whether sequences can be written to files.
+    ///
+    /// # Errors
+    /// They cannot: a device keeps states, which it has in an order of its own.
+    pub fn are_saved(&self) -> io::Result<()> {
+        match self.layout().state_elsewhere {
+            0 => Ok(()),
+            _ => Err(unsupported("states of recurrent layers on a GPU are not saved; use --device cpu")),
         }
     }
 

@@ -145,7 +145,7 @@ impl FromStr for Shares {
 #[derive(Args, Clone, Debug, Default)]
 pub struct PlaceArgs {
     /// Where the model runs, also -dev: cpu, or cuda and cuda:N for an NVIDIA GPU with compute capability 8.0 or newer,
-    /// or several of these with commas, which share its layers. The result has the same bits
+    /// or several of these with commas, which share its layers or, with -sm row, the rows of its matrices. The result has the same bits
     #[arg(long, value_name = "cpu|cuda[:N],...", default_value_t)]
     pub device: Device,
 

@@ -44,7 +44,7 @@ pub struct ModelArgs {
     /// How models compute whose weights leave a choice, which decides the bits of the result. Any-precision models:
     /// i16, 16-bit integers with 8-bit activations, the fast way and the usual one, or f32. Models of architecture
     /// fairy2i: f32, exact and the usual one, or i8, 8-bit activations and integer sums, much faster. Layers on a GPU:
-    /// fast, activations in half precision for ternary weights and Q4_0, whose bits are not the processor's
+    /// fast, activations in half precision for F16, BF16, ternary weights and Q4_0, whose bits are not the processor's
     #[arg(long, value_name = "f32|i16|i8|fast", value_enum, hide_possible_values = true)]
     pub number_path: Option<PathArg>,
 

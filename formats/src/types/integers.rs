@@ -51,9 +51,9 @@ pub enum Sums {
     Nested,
     /// With Q8_K: `acc += (d * dx) * (all * unit)`, `all` the sum of `scale * isum` of a block; at the end `last * acc`.
     Whole {
-        /// Of a block's sum.
+        /// The factor of a block's sum.
         unit: f32,
-        /// Of the row's.
+        /// The factor of the row's.
         last: f32,
     },
     /// With Q8_K, for every group: `acc += ((d * dx) * scale) * isum`.
@@ -83,7 +83,7 @@ pub struct Integers {
     pub minima: [i8; 16],
     /// The float of the block, or, where it has several, one for each group.
     pub d: [f32; 4],
-    /// What minima are multiples of, or the minimum itself.
+    /// The unit of minima, or the minimum itself.
     pub minimum: f32,
 }
 
@@ -114,7 +114,7 @@ impl Integers {
 pub struct IntegerForm {
     /// Weights of a group.
     pub group: usize,
-    /// What levels there are.
+    /// The levels that there are.
     pub coding: Coding,
     /// How they become a product.
     pub sums: Sums,
@@ -123,7 +123,7 @@ pub struct IntegerForm {
 }
 
 impl IntegerForm {
-    /// A form with one group in a block.
+    /// A form with groups of so many weights.
     pub(super) const fn new(
         group: usize,
         coding: Coding,
@@ -131,11 +131,6 @@ impl IntegerForm {
         read: fn(f32, &[u8], &mut Integers),
     ) -> IntegerForm {
         IntegerForm { group, coding, sums, read }
-    }
-
-    /// True if blocks have a float for each group.
-    pub fn has_floats_of_groups(&self, info: &TypeInfo) -> bool {
-        matches!(self.sums, Sums::Blocks | Sums::Shifted) && self.group < info.block.min(32)
     }
 
     /// Calls `with` with the number of each block of a row and the block. `info` is the type's entry.

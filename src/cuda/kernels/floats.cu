@@ -125,7 +125,7 @@ struct Matrix {
 };
 
 template <class T> INLINE const u8 *row_of(const Matrix &m, int row) {
-  return m.weights + (u64)row * ((m.columns + 7) / 8 * 8 * T::BYTES);
+  return m.weights + (u64)row * ((m.columns + 7) / 8 * 8) * T::BYTES;
 }
 
 // An output as the definition has it.
@@ -330,7 +330,7 @@ INLINE void product(Shared<T> &shared, const Matrix &m, const float *x, float *o
     __shared__ __align__(16) Shared<T> shared;                                                                         \
     const int place = blockIdx.y;                                                                                      \
     const u64 before = (u64)chosen[place] * rows;                                                                      \
-    weights += before * ((columns + 7) / 8 * 8 * T::BYTES);                                                            \
+    weights += before * ((columns + 7) / 8 * 8) * T::BYTES;                                                            \
     product<T, 1, false>(shared, {weights, bounds + before, rows, columns}, x + (u64)(place / share) * columns,                       \
                   out + (u64)place * rows, 1, nullptr, nullptr);                                                       \
   }

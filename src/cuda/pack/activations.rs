@@ -9,9 +9,9 @@ use trine_formats::types::num::f16_to_f32;
 use trine_formats::types::ternary::ActScale;
 use trine_formats::types::{Part, TypeId, TypeInfo, info};
 
-use super::integers::IntegerLayout;
 use super::{PackError, Shape};
 use crate::fragment::COLUMNS;
+use crate::integers::IntegerLayout;
 
 /// Columns whose quants are put in order together.
 pub const GROUP: usize = 256;

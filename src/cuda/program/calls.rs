@@ -99,6 +99,7 @@ pub(super) fn tickets(program: &Program) -> Result<usize, ProgramError> {
     let mut most = 1;
     for operation in &program.operations {
         match operation {
+            Operation::Product { matrix, .. } if matrix.rows == 0 => {}
             Operation::Product { matrix, from, .. } => {
                 let tokens = program.values[*from].rows.count(limits.tokens, limits.wanted);
                 if let Some(form) = matrix.halves {

@@ -43,6 +43,10 @@ impl Attend {
 
     /// Bytes of memory that its launches need beside values, at most.
     pub(super) fn work(&self, limits: &Limits) -> Result<usize, ProgramError> {
+        if !self.is_halves() && limits.context >= TOO_LONG {
+            let what = format!("a context of {} positions with keys or values that are no half floats", limits.context);
+            return Err(ProgramError::TooLarge(what));
+        }
         let row = self.scores(limits)?;
         let tokens = at_once(row).min(limits.tokens);
         let shared = if self.is_shared(limits) { self.places(MOST_SHARED / 2, 2)[4] } else { 0 };

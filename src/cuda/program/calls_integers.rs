@@ -3,7 +3,7 @@
 use super::calls::{Pass, int, memory};
 use super::operation::Placed;
 use super::{Call, Operand, ProgramError};
-use crate::pack::integers::IntegerLayout;
+use crate::integers::IntegerLayout;
 use crate::plan::Launch;
 use crate::ptx::{INTEGERS, INTEGERS_ONE};
 

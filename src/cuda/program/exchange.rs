@@ -30,7 +30,8 @@ pub(super) fn on_their_way(program: &Program) -> Result<usize, ProgramError> {
         let mut pending: Vec<usize> = Vec::new();
         let mut bytes = 0usize;
         for operation in operations {
-            if uses(program, operation, &pending) {
+            // A gate may work on what is on its way, which then stays there.
+            if uses(program, operation, &pending) && !matches!(operation, Operation::Gate { .. }) {
                 (pending, bytes) = (Vec::new(), 0);
             }
             let (ty, to) = match operation {

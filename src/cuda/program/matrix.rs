@@ -10,7 +10,7 @@ use super::operation::Placed;
 use super::plane_matrix::PlaneMatrix;
 use crate::fast::WeightFormat;
 use crate::fragment::ROWS;
-use crate::pack::integers::IntegerLayout;
+use crate::integers::IntegerLayout;
 use crate::pack::rows::{self, SLAB};
 use crate::pack::{PackError, coded, floats};
 use crate::plan::{integers, is_listed};
@@ -72,10 +72,17 @@ pub(super) enum Layout<'a> {
 pub struct Weights<'a> {
     /// The number of the first memory.
     pub memory: usize,
+    parts: usize,
     layout: Layout<'a>,
 }
 
 impl Weights<'_> {
+    /// The bytes of its memories in a program.
+    pub fn bytes(&self, program: &super::Program) -> usize {
+        let memories = program.memories().get(self.memory..self.memory + self.parts).unwrap_or_default();
+        memories.iter().fold(0, |sum, memory| sum.saturating_add(memory.bytes))
+    }
+
     /// The bytes of its memories. This is where weights are laid out, each matrix when it is asked for.
     ///
     /// # Errors
@@ -182,7 +189,7 @@ impl<'a> Store<'a> {
     pub(super) fn add(&mut self, memories: &mut Vec<Memory>, layout: Layout<'a>, parts: &[usize]) -> usize {
         let memory = memories.len();
         memories.extend(parts.iter().map(|&bytes| Memory { kind: Kind::Weights, bytes }));
-        self.weights.push(Weights { memory, layout });
+        self.weights.push(Weights { memory, parts: parts.len(), layout });
         memory
     }
 
@@ -270,7 +277,9 @@ impl<'a> Store<'a> {
 
     /// The memory of rows of floats of any kind that are there already.
     fn rows_of_floats(&self, matrix: &Matrix<'_>) -> Option<usize> {
-        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Bounded(m) if std::ptr::eq(m.data, matrix.data));
+        let shape = |m: &Matrix<'_>| (m.ty, m.rows, m.columns);
+        let same = |m: &Matrix<'a>| std::ptr::eq(m.data, matrix.data) && shape(m) == shape(matrix);
+        let same = |w: &&Weights<'a>| matches!(&w.layout, Layout::Bounded(m) if same(m));
         self.weights.iter().find(same).map(|there| there.memory)
     }
 

@@ -202,8 +202,8 @@ impl<'a> Recorder<'a> {
             return Err(ProgramError::Missing(what));
         }
         let listed = is_listed(matrix.ty);
-        let chains = crate::plan::of_chosen(matrix.ty, (rows, matrix.columns), 1);
-        if chains.is_err() && !crate::floats::multiplies(matrix.ty) {
+        let planned = crate::plan::of_chosen(matrix.ty, (rows, matrix.columns), 1);
+        if planned.is_err() && !crate::floats::multiplies(matrix.ty) {
             let ty = matrix.ty;
             let what = format!("products with experts of {ty} ({name})");
             return Err(ProgramError::Missing(what));

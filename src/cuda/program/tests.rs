@@ -129,10 +129,21 @@ fn devices_exchange_outputs_before_they_are_used() {
         let copies = flat(Ok(first)).iter().filter(|call| call.launch.kernel == "copy_part").count();
         assert_eq!(copies, if tokens == 1 { 0 } else { 2 * 2 });
     }
-    // Each has half of two matrices of 64 x 64 half floats.
+    // Each has half of two matrices of 64 x 64 half floats, and of the two bounds of each row.
     for (program, _) in &programs {
-        assert_eq!(whole.table().weights - program.table().weights, 64 * 64 * 2);
+        assert_eq!(whole.table().weights - program.table().weights, 64 * 64 * 2 + 64 * 8);
         assert_eq!(program.memories()[fixed::PARTS].bytes, 4 * LIMITS.tokens * 64);
+    }
+}
+
+#[test]
+fn a_device_may_have_no_rows_of_a_matrix() {
+    let shares = [3.0, 1.0];
+    assert_eq!(Share::new(&shares, 1).rows(Some(TypeId::F16), 64), Some(64..64));
+    let programs = [0, 1].map(|number| block_of(LIMITS, Some(Share::new(&shares, number))).expect("a program"));
+    for (program, _) in &programs {
+        let kernels = flat(program.body(2, 0, Caches::default()));
+        assert!(!kernels.is_empty());
     }
 }
 
@@ -396,7 +407,7 @@ fn matrices_that_do_not_fit_are_refused_by_name() {
     let mut refused = |matrix: Matrix<'static>| r.product(matrix, x).expect_err("a refusal").to_string();
     assert_eq!(refused(halves(3, 32)), "the GPU has no kernel for a matrix: 32 columns for rows of 64");
     let of = |ty, rows, data: &'static [u8]| Matrix { ty, data, ..Matrix { rows, ..halves(0, WIDTH) } };
-    assert!(refused(of(TypeId::Q5_1, 1, &[])).contains("products with q5_1"));
+    assert!(refused(of(TypeId::Q2_0C, 1, &[])).contains("products with q2_0c"));
     assert!(refused(of(TypeId::Q8_0, 1, &[0; 67])).contains("67 elements, where 1 x 64 take 68"));
     assert!(refused(of(TypeId::Q6_K, 1, &[])).contains("64 columns are not whole blocks of 256"));
     for rows in [usize::MAX, usize::MAX / 128, 1 << 60] {

@@ -10,8 +10,9 @@ use super::Failure;
 use crate::device::Device;
 use crate::program::{Kind, Program, Table, Weights};
 
-/// Matrices that are laid out at the same time, each of which takes memory until it is on the device.
+/// Matrices that are laid out at the same time, and their bytes, which take memory until they are on the device.
 const MOST_WORKERS: usize = 8;
+const MOST_BYTES: usize = 1 << 30;
 
 /// A device with weights in its memory.
 pub(super) struct Loaded<D: Device> {
@@ -28,7 +29,7 @@ impl<D: Device> Loaded<D> {
     pub fn new(device: D, program: &Program, weights: &[Weights<'_>]) -> Result<Loaded<D>, (D, Failure)> {
         let mut loaded = Loaded { device: Mutex::new(device), weights: BTreeMap::new() };
         let table = program.table();
-        let done = loaded.check(table, table.total()).and_then(|()| loaded.bring(weights));
+        let done = loaded.check(table, table.total()).and_then(|()| loaded.bring(program, weights));
         match done {
             Ok(()) => Ok(loaded),
             Err(failure) => {
@@ -40,10 +41,20 @@ impl<D: Device> Loaded<D> {
         }
     }
 
-    fn bring(&mut self, weights: &[Weights<'_>]) -> Result<(), Failure> {
+    fn bring(&mut self, program: &Program, weights: &[Weights<'_>]) -> Result<(), Failure> {
         let device = self.device.get_mut().unwrap_or_else(|e| e.into_inner());
         let workers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST_WORKERS);
-        for several in weights.chunks(workers) {
+        let mut left = weights;
+        while !left.is_empty() {
+            let mut bytes = 0usize;
+            let sizes = left.iter().map(|weights| {
+                bytes = bytes.saturating_add(weights.bytes(program));
+                bytes
+            });
+            // One may be larger than all that several may take.
+            let count = sizes.take(workers).take_while(|bytes| *bytes <= MOST_BYTES).count().max(1);
+            let (several, rest) = left.split_at(count);
+            left = rest;
             let packed: Vec<_> = thread::scope(|scope| {
                 let packing: Vec<_> = several.iter().map(|weights| scope.spawn(|| weights.pack())).collect();
                 packing.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()

@@ -9,6 +9,7 @@ mod meeting;
 mod prepared;
 mod runner;
 mod shared;
+mod staged;
 mod together;
 
 use std::any::Any;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::loaded::Loaded;
 use super::meeting::Meeting;
 use super::prepared::Prepared;
+use super::staged::Staged;
 use super::{Angles, Failure, Input, Part, Passes};
 use crate::device::Device;
 use crate::program::{Caches, Exchange, Kind, Limits, Program, fixed};
@@ -348,23 +349,6 @@ impl<D: Device> Runner<D> {
         }
         let bytes = staged.bytes;
         self.fill(fixed::TOKENS, bytes.as_chunks().0.iter().copied())
-    }
-}
-
-/// The bytes that a pass is told, as they are copied.
-struct Staged<'p> {
-    program: &'p Program,
-    tokens: usize,
-    bytes: Vec<u8>,
-}
-
-impl Staged<'_> {
-    /// Writes dwords where a memory of the program begins.
-    fn put(&mut self, memory: usize, dwords: impl Iterator<Item = [u8; 4]>) {
-        let at = self.program.staged_at(memory, self.tokens).unwrap_or(0);
-        let bytes: Vec<u8> = dwords.flatten().collect();
-        self.bytes.resize(self.bytes.len().max(at + bytes.len()), 0);
-        self.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
     }
 }
 

@@ -128,8 +128,11 @@ impl Offload {
     pub fn check(&self, processor: &Processor, program: &Program, options: Recording<'_>) -> Result<(), DeviceError> {
         let (gpus, shares) = self.rows();
         if gpus.len() > 1 {
-            processor.record(program, options, Some(Share::new(&shares, 0)))?;
-            return Ok(());
+            let mut numbers = 0..gpus.len();
+            return numbers.try_for_each(|number| {
+                processor.record(program, options.clone(), Some(Share::new(&shares, number)))?;
+                Ok(())
+            });
         }
         let mut parts = self.parts(program.blocks().len()).into_iter();
         parts.try_for_each(|(_, blocks)| check(processor, program, Recording { blocks, ..options.clone() }))

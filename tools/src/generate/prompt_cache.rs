@@ -68,6 +68,7 @@ impl PromptCache {
         let Some(path) = &args.prompt_cache else {
             return Ok(None);
         };
+        context.is_saved().context(OPTION)?;
         if !args.prompt_cache_ro {
             OutFile::probe(path, OPTION)?;
         }

@@ -138,7 +138,7 @@ fn the_kernels_run_and_all_memory_is_given_back() {
     let text = tool::stdout(house.run(env!("CARGO_BIN_EXE_rgen"), &plan, words));
     assert!(text.starts_with("Once"), "{text}");
     let calls = fs::read_to_string(log).expect("a log");
-    for kernel in ["few_chains_6", "norm_q8_k", "tq2_0_decode_8", "rope", "attend"] {
+    for kernel in ["one_chains_6", "norm_q8_k", "tq2_0_decode_8", "rope", "attend"] {
         assert!(calls.lines().any(|line| line == kernel), "{kernel} in {calls}");
     }
     // The context ends once, and the library itself has looked for memory that was still taken.

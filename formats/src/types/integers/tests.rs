@@ -58,7 +58,8 @@ fn product(info: &TypeInfo, form: &IntegerForm, row: &[u8], acts: &[Act]) -> f32
         let scale = |g: usize| i32::from(block.scales[g]);
         let all = || -> i32 { (0..groups).map(|g| scale(g) * isum(g)).sum() };
         let minima = || -> i32 { (0..info.block).map(|e| i32::from(block.minima[e / group]) * quant(e)).sum() };
-        let d = |g: usize| block.d[if form.has_floats_of_groups(info) { g } else { 0 }];
+        let of_groups = form.sums == Sums::Blocks && form.group < info.block.min(32);
+        let d = |g: usize| block.d[if of_groups { g } else { 0 }];
         let mut add_chains = || {
             for (l, chain) in chains.iter_mut().enumerate() {
                 let products = (l..256).step_by(8).map(|e| scale(e / group) * i32::from(block.levels[e]) * quant(e));

@@ -59,12 +59,29 @@ struct Place {
   INLINE int t() const { return lane % 4; }
 };
 
-// The product of one float of each row and each token with an integer of each.
-INLINE void times(float p[4], float2 rows, float2 tokens, const int c[4]) {
-  p[0] = __fmul_rn(__fmul_rn(rows.x, tokens.x), __int2float_rn(c[0]));
-  p[1] = __fmul_rn(__fmul_rn(rows.x, tokens.y), __int2float_rn(c[1]));
-  p[2] = __fmul_rn(__fmul_rn(rows.y, tokens.x), __int2float_rn(c[2]));
-  p[3] = __fmul_rn(__fmul_rn(rows.y, tokens.y), __int2float_rn(c[3]));
+// The formulas of formats/src/types/integers.rs, for one row and one token.
+INLINE float of_block(float d, float dx, int isum) { return __fmul_rn(__fmul_rn(d, dx), __int2float_rn(isum)); }
+INLINE float of_shifted(float d, float dx, int isum, float minimum, float sum) {
+  return __fadd_rn(of_block(d, dx, isum), __fmul_rn(minimum, sum));
+}
+INLINE float of_whole(float d, float dx, int all, float unit) {
+  return __fmul_rn(__fmul_rn(d, dx), __fmul_rn(__int2float_rn(all), unit));
+}
+INLINE float of_group(float d, float dx, int scale, int isum) {
+  return __fmul_rn(__fmul_rn(__fmul_rn(d, dx), __int2float_rn(scale)), __int2float_rn(isum));
+}
+INLINE float of_minima(float d, float dx, int all, float minimum, int minima) {
+  return __fsub_rn(of_block(d, dx, all), of_block(minimum, dx, minima));
+}
+
+// Of four outputs, rows g and g + 8 with two tokens each, the row's and the token's float.
+INLINE float of_row(float2 rows, int i) { return i < 2 ? rows.x : rows.y; }
+INLINE float of_token(float2 tokens, int i) { return i % 2 == 0 ? tokens.x : tokens.y; }
+
+INLINE void of_blocks(float p[4], float2 rows, float2 tokens, const int c[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    p[i] = of_block(of_row(rows, i), of_token(tokens, i), c[i]);
 }
 
 INLINE void clear(int c[4]) { c[0] = c[1] = c[2] = c[3] = 0; }
@@ -107,7 +124,7 @@ template <int OF> struct Blocks {
     int c[4];
     sums<OF, H>(c, o.a, b);
     float product[4];
-    times(product, m.both(((u64)p.tile * (m.columns / 32) + block) * (32 / OF) + H, p.g()), x.scale(block), c);
+    of_blocks(product, m.both(((u64)p.tile * (m.columns / 32) + block) * (32 / OF) + H, p.g()), x.scale(block), c);
     emit(S * (32 / OF) + H, product);
   }
   template <class Emit> INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
@@ -127,13 +144,11 @@ struct Shifted {
     const u64 at = ((u64)p.tile * (m.columns / 32) + block) * 2;
     int c[4];
     sums<32, 0>(c, o.a, b);
+    const float2 d = m.both(at, p.g()), least = m.both(at + 1, p.g()), dx = x.scale(block), sum = x.sum(block);
     float product[4];
-    times(product, m.both(at, p.g()), x.scale(block), c);
-    const float2 least = m.both(at + 1, p.g()), sum = x.sum(block);
-    product[0] = __fadd_rn(product[0], __fmul_rn(least.x, sum.x));
-    product[1] = __fadd_rn(product[1], __fmul_rn(least.x, sum.y));
-    product[2] = __fadd_rn(product[2], __fmul_rn(least.y, sum.x));
-    product[3] = __fadd_rn(product[3], __fmul_rn(least.y, sum.y));
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      product[i] = of_shifted(of_row(d, i), of_token(dx, i), c[i], of_row(least, i), of_token(sum, i));
     emit(S, product);
   }
   template <class Emit> INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
@@ -159,7 +174,7 @@ template <int OF> struct Nested {
     const float2 dx = x.scale(block);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      s.t[i] = __fadd_rn(s.t[i], __fmul_rn(i % 2 == 0 ? dx.x : dx.y, __int2float_rn(c[i])));
+      s.t[i] = __fadd_rn(s.t[i], __fmul_rn(of_token(dx, i), __int2float_rn(c[i])));
     if (S % OF != OF - 1)
       return;
     const float2 d = m.both((u64)p.tile * (m.columns / (32 * OF)) + block / OF, p.g());
@@ -234,10 +249,10 @@ template <int OF> struct Whole {
   }
   template <class Emit> INLINE void close(State &s, const Matrix &m, const Place &p, const Eight &x, const Emit &emit) const {
     const float2 d = m.both((u64)p.tile * m.groups() + p.unit, p.g()), dx = x.scale(p.unit);
-    const float product[4] = {__fmul_rn(__fmul_rn(d.x, dx.x), __fmul_rn(__int2float_rn(s.all[0]), m.unit)),
-                              __fmul_rn(__fmul_rn(d.x, dx.y), __fmul_rn(__int2float_rn(s.all[1]), m.unit)),
-                              __fmul_rn(__fmul_rn(d.y, dx.x), __fmul_rn(__int2float_rn(s.all[2]), m.unit)),
-                              __fmul_rn(__fmul_rn(d.y, dx.y), __fmul_rn(__int2float_rn(s.all[3]), m.unit))};
+    float product[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      product[i] = of_whole(of_row(d, i), of_token(dx, i), s.all[i], m.unit);
     emit(0, product);
   }
 };
@@ -256,11 +271,10 @@ struct Groups {
     int c[4];
     sums<32, 0>(c, o.a, b);
     const float2 d = m.both((u64)p.tile * m.groups() + p.unit, p.g()), dx = x.scale(p.unit);
-    const float s0 = __int2float_rn(o.scales[0].x), s1 = __int2float_rn(o.scales[0].y);
-    const float product[4] = {__fmul_rn(__fmul_rn(__fmul_rn(d.x, dx.x), s0), __int2float_rn(c[0])),
-                              __fmul_rn(__fmul_rn(__fmul_rn(d.x, dx.y), s0), __int2float_rn(c[1])),
-                              __fmul_rn(__fmul_rn(__fmul_rn(d.y, dx.x), s1), __int2float_rn(c[2])),
-                              __fmul_rn(__fmul_rn(__fmul_rn(d.y, dx.y), s1), __int2float_rn(c[3]))};
+    float product[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      product[i] = of_group(of_row(d, i), of_token(dx, i), i < 2 ? o.scales[0].x : o.scales[0].y, c[i]);
     emit(S, product);
   }
   template <class Emit> INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
@@ -301,13 +315,11 @@ struct Minima {
   }
   template <class Emit> INLINE void close(State &s, const Matrix &m, const Place &p, const Eight &x, const Emit &emit) const {
     const u64 at = ((u64)p.tile * m.groups() + p.unit) * 2;
-    const float2 dx = x.scale(p.unit);
-    float product[4], less[4];
-    times(product, m.both(at, p.g()), dx, s.all);
-    times(less, m.both(at + 1, p.g()), dx, s.minima);
+    const float2 d = m.both(at, p.g()), least = m.both(at + 1, p.g()), dx = x.scale(p.unit);
+    float product[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      product[i] = __fsub_rn(product[i], less[i]);
+      product[i] = of_minima(of_row(d, i), of_token(dx, i), s.all[i], of_row(least, i), s.minima[i]);
     emit(0, product);
   }
 };
@@ -325,7 +337,7 @@ struct Parts {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       all[i] += high[i] * 128;
-    times(product, d, dx, all);
+    of_blocks(product, d, dx, all);
   }
 };
 
@@ -417,7 +429,7 @@ struct ChainsAndMinima {
   }
   template <class Emit> INLINE void close(State &s, const Matrix &m, const Place &p, const Eight &x, const Emit &emit) const {
     float less[4];
-    times(less, m.both(((u64)p.tile * m.groups() + p.unit) * 2 + 1, p.g()), x.scale(p.unit), s.minima);
+    of_blocks(less, m.both(((u64)p.tile * m.groups() + p.unit) * 2 + 1, p.g()), x.scale(p.unit), s.minima);
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       less[i] = -less[i];

@@ -121,8 +121,7 @@ template <int OF> struct OneBlocks : Apart<OF> {
         continue;
       const float2 d = m.both((u64)p.tile * (m.columns / OF) + p.unit * (GROUP / OF) + j, p.g());
       const float dx = x.scale(block);
-      to.put(j, __fmul_rn(__fmul_rn(d.x, dx), __int2float_rn(this->v[k].low)),
-             __fmul_rn(__fmul_rn(d.y, dx), __int2float_rn(this->v[k].high)));
+      to.put(j, of_block(d.x, dx, this->v[k].low), of_block(d.y, dx, this->v[k].high));
     }
   }
 };
@@ -141,8 +140,7 @@ struct OneShifted : Apart<32> {
       const u64 at = ((u64)p.tile * (m.columns / 32) + block) * 2;
       const float2 d = m.both(at, p.g()), least = m.both(at + 1, p.g());
       const float dx = x.scale(block), sum = x.sum(block);
-      to.put(j, __fadd_rn(__fmul_rn(__fmul_rn(d.x, dx), __int2float_rn(v[k].low)), __fmul_rn(least.x, sum)),
-             __fadd_rn(__fmul_rn(__fmul_rn(d.y, dx), __int2float_rn(v[k].high)), __fmul_rn(least.y, sum)));
+      to.put(j, of_shifted(d.x, dx, v[k].low, least.x, sum), of_shifted(d.y, dx, v[k].high, least.y, sum));
     }
   }
 };
@@ -188,8 +186,7 @@ struct OneGroups : Apart<32> {
     for (int k = 0; k < EACH; ++k) {
       const int j = p.t() * EACH + k;
       const int2 scale = bytes.both(j);
-      to.put(j, __fmul_rn(__fmul_rn(__fmul_rn(d.x, dx), __int2float_rn(scale.x)), __int2float_rn(v[k].low)),
-             __fmul_rn(__fmul_rn(__fmul_rn(d.y, dx), __int2float_rn(scale.y)), __int2float_rn(v[k].high)));
+      to.put(j, of_group(d.x, dx, scale.x, v[k].low), of_group(d.y, dx, scale.y, v[k].high));
     }
   }
 };
@@ -223,8 +220,7 @@ template <int OF> struct OneWhole {
       return;
     const float2 d = m.both((u64)p.tile * m.groups() + p.unit, p.g());
     const float dx = x.scale(p.unit);
-    to.put(0, __fmul_rn(__fmul_rn(d.x, dx), __fmul_rn(__int2float_rn(low), m.unit)),
-           __fmul_rn(__fmul_rn(d.y, dx), __fmul_rn(__int2float_rn(high), m.unit)));
+    to.put(0, of_whole(d.x, dx, low, m.unit), of_whole(d.y, dx, high, m.unit));
   }
 };
 
@@ -258,11 +254,7 @@ struct OneMinima {
     const u64 at = ((u64)p.tile * m.groups() + p.unit) * 2;
     const float2 d = m.both(at, p.g()), minimum = m.both(at + 1, p.g());
     const float dx = x.scale(p.unit);
-    to.put(0,
-           __fsub_rn(__fmul_rn(__fmul_rn(dx, d.x), __int2float_rn(sums.low)),
-                     __fmul_rn(__fmul_rn(dx, minimum.x), __int2float_rn(least.low))),
-           __fsub_rn(__fmul_rn(__fmul_rn(dx, d.y), __int2float_rn(sums.high)),
-                     __fmul_rn(__fmul_rn(dx, minimum.y), __int2float_rn(least.high))));
+    to.put(0, of_minima(d.x, dx, sums.low, minimum.x, least.low), of_minima(d.y, dx, sums.high, minimum.y, least.high));
   }
 };
 
@@ -272,8 +264,7 @@ INLINE void put_chains(const Pair v[2], const Matrix &m, const Place &p, u64 at,
   const float dx = x.scale(p.unit);
 #pragma unroll
   for (int k = 0; k < 2; ++k)
-    to.put(2 * p.t() + k, __fmul_rn(__fmul_rn(d.x, dx), __int2float_rn(v[k].low)),
-           __fmul_rn(__fmul_rn(d.y, dx), __int2float_rn(v[k].high)));
+    to.put(2 * p.t() + k, of_block(d.x, dx, v[k].low), of_block(d.y, dx, v[k].high));
 }
 
 template <int ZERO> struct OneChains {
@@ -342,8 +333,7 @@ struct OneChainsAndMinima {
       return;
     const float2 minimum = m.both(at + 1, p.g());
     const float dx = x.scale(p.unit);
-    to.put(SLICES, -__fmul_rn(__fmul_rn(minimum.x, dx), __int2float_rn(low)),
-           -__fmul_rn(__fmul_rn(minimum.y, dx), __int2float_rn(high)));
+    to.put(SLICES, -of_block(minimum.x, dx, low), -of_block(minimum.y, dx, high));
   }
 };
 

@@ -133,9 +133,9 @@ impl Emulated {
     }
 
     /// Replaces a module by another, to see that a mistake in it is found.
-    pub fn replace(&mut self, name: &'static str, module: Module) {
+    pub fn replace(&mut self, name: &'static str, module: impl Into<Arc<Module>>) {
         self.modules.retain(|(n, _)| *n != name);
-        self.modules.push((name, Arc::new(module)));
+        self.modules.push((name, module.into()));
     }
 }
 

@@ -5,7 +5,7 @@ use trine_compat_tests::{is_long, rounds};
 use trine_cuda::plan::{self, Launch, Split};
 use trine_formats::types::{REGISTRY, TypeId};
 
-use super::mistakes::{shows, with_mistake};
+use super::mistakes::{alone_with_mistake, shows};
 use super::product::{Product, assert_same, module};
 
 /// Every type whose kernels these are.
@@ -122,7 +122,7 @@ fn mistakes_are_found() {
                 continue;
             }
             let of = |change: &dyn Fn(&str) -> String| {
-                let module = with_mistake(launch.module, &launch.kernel, change);
+                let module = alone_with_mistake(launch.module, &launch.kernel, change);
                 let run = |schedule| Ok(product.run_integers(&module, &launch, None, schedule)?.0);
                 shows(&product.expected(), run).is_some()
             };

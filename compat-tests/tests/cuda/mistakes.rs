@@ -10,12 +10,25 @@ use super::product::Product;
 
 /// The text of one kernel of a module, replaced by what `change` makes of it.
 pub fn with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> Module {
-    let start = text.text().find(&format!(".entry {kernel}(")).expect("the kernel");
-    let end = text.text()[start..].find("\n}").map_or(text.text().len(), |end| start + end);
-    let changed = change(&text.text()[start..end]);
-    assert_ne!(changed, text.text()[start..end], "nothing was changed");
-    let whole = format!("{}{changed}{}", &text.text()[..start], &text.text()[end..]);
-    Module::parse(&whole).expect("PTX")
+    let (before, changed, behind) = changed(text, kernel, change);
+    Module::parse(&format!("{before}{changed}{behind}")).expect("PTX")
+}
+
+/// The same, without the other kernels of a long text.
+pub fn alone_with_mistake(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> Module {
+    let (before, changed, _) = changed(text, kernel, change);
+    let head = before.find(".visible").unwrap_or(before.len());
+    Module::parse(&format!("{}.visible {changed}\n}}\n", &before[..head])).expect("PTX")
+}
+
+/// The text before a kernel, what `change` makes of it, and the text behind it.
+fn changed(text: Text, kernel: &str, change: impl Fn(&str) -> String) -> (&'static str, String, &'static str) {
+    let text = text.text();
+    let start = text.find(&format!(".entry {kernel}(")).expect("the kernel");
+    let end = text[start..].find("\n}").map_or(text.len(), |end| start + end);
+    let changed = change(&text[start..end]);
+    assert_ne!(changed, text[start..end], "nothing was changed");
+    (&text[..start], changed, &text[end..])
 }
 
 /// How a mistake shows within three schedules: the kind of fault, or nothing where bits differ. `None` when it does not

@@ -1,5 +1,7 @@
 //! Attention against trine's own, over caches of one cell and of thousands.
 
+use std::sync::Arc;
+
 use trine::Isa;
 use trine::kv::{self, CacheTypes, LayerLayout, PageLayout, PagePool};
 use trine::math::EXP2_32;
@@ -393,6 +395,8 @@ fn programs_share_long_caches_among_multiprocessors() {
     let of = |kv, sizes, before, now, window| Case::new(26, kv, sizes, &[(before, now)], window);
     // A device that says nothing, one that eight blocks keep busy, and one with many multiprocessors.
     let many: &[usize] = &[132];
+    let mistake = |t: &str| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1);
+    let broken = Arc::new(with_mistake(ATTENTION, "attend_values", mistake));
     for (what, multiprocessors, case) in [
         ("a cache", &[0, 1, 132][..], of((2, 2), (8, 4), 1100, 1, None)),
         ("two tokens and a page that is not full", many, of((1, 2), (4, 6), 1023, 2, None)),
@@ -414,8 +418,7 @@ fn programs_share_long_caches_among_multiprocessors() {
             assert_same(&found, &expected, what);
             // A mistake in a kernel of parts shows where that kernel runs.
             let mut device = emulated(Schedule::InTurn);
-            let mistake = |t: &str| t.replacen("cvt.rn.f16.f32", "cvt.u16.u32", 1);
-            device.replace(ATTENTION.name, with_mistake(ATTENTION, "attend_values", mistake));
+            device.replace(ATTENTION.name, broken.clone());
             let found = case.run_program(device).unwrap_or_else(|e| panic!("{e}"));
             let differ = found.iter().zip(&expected).any(|(a, b)| a.to_bits() != b.to_bits());
             let is_long = multiprocessors > 0 && !["a narrow window", "a short cache"].contains(&what);

@@ -58,41 +58,59 @@ fn parts_of(count: usize) -> Vec<Vec<String>> {
     vec![Vec::new(); count]
 }
 
-#[test]
-fn sequences_keep_their_states_apart_wherever_they_lie() {
-    // convolutions and scans beside attention, and alone; n-grams; compressed keys
-    let all = usize::MAX;
-    let several: &[usize] = if is_long() { &[16, 1, 2] } else { &[16, 1] };
-    let models = [
-        ("mamba2-dense", all, several),
-        ("granitehybrid-long", 2, several),
-        ("qwen4exp-long", all, &[1]),
-        ("deepseek4-long", all, &[2]),
-    ];
-    for (name, layers, several) in models {
-        let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
-        let expected = conversation(&model, 16);
-        assert_eq!(expected.len(), 22);
-        for &sequences in several {
-            let found = conversation(&on_gpu(&file, Emulated::new().expect("PTX"), layers), sequences);
-            assert_eq!(found, expected, "{name}, {sequences} sequences at a time");
-        }
+/// The conversation of a model, with so many sequences in a pass of a GPU, beside that of the processor.
+fn states_are_kept_apart(name: &str, layers: usize, several: &[usize]) {
+    let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
+    let expected = conversation(&model, 16);
+    assert_eq!(expected.len(), 22);
+    for &sequences in several {
+        let found = conversation(&on_gpu(&file, Emulated::new().expect("PTX"), layers), sequences);
+        assert_eq!(found, expected, "{name}, {sequences} sequences at a time");
     }
 }
 
-/// A state has a part on each GPU, and all parts are copied, wait and come back together.
+/// Sequences in a pass.
+fn several() -> &'static [usize] {
+    if is_long() { &[16, 1, 2] } else { &[16, 1] }
+}
+
 #[test]
-fn states_lie_on_several_gpus() {
-    for name in ["mamba2-dense", "qwen35-dense"] {
-        let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
-        let expected = conversation(&model, 16);
-        // Blocks on both.
-        let model = on_gpus(&file, &[MUCH; 2], &[1.0, 2.0], ALL).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(conversation(&model, 1), expected, "{name}");
-        // Both have all states where they share rows of matrices.
-        let model = shared(&file, &[1.0, 2.0], ALL);
-        assert_eq!(conversation(&model, 1), expected, "{name}, rows");
-    }
+fn sequences_keep_their_states_apart_wherever_they_lie() {
+    // convolutions and scans alone
+    states_are_kept_apart("mamba2-dense", usize::MAX, several());
+}
+
+#[test]
+fn states_beside_attention_are_kept_apart() {
+    states_are_kept_apart("granitehybrid-long", 2, several());
+}
+
+#[test]
+fn what_n_grams_and_compressed_keys_need_is_kept_apart() {
+    states_are_kept_apart("qwen4exp-long", usize::MAX, &[1]);
+    states_are_kept_apart("deepseek4-long", usize::MAX, &[2]);
+}
+
+/// A state has a part on each GPU, and all parts are copied, wait and come back together.
+fn states_lie_on_two_gpus(name: &str) {
+    let (model, file) = made_as(&format!("{name}.txt"), "F16").expect("a model");
+    let expected = conversation(&model, 16);
+    // Blocks on both.
+    let model = on_gpus(&file, &[MUCH; 2], &[1.0, 2.0], ALL).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert_eq!(conversation(&model, 1), expected, "{name}");
+    // Both have all states where they share rows of matrices.
+    let model = shared(&file, &[1.0, 2.0], ALL);
+    assert_eq!(conversation(&model, 1), expected, "{name}, rows");
+}
+
+#[test]
+fn states_of_scans_lie_on_two_gpus() {
+    states_lie_on_two_gpus("mamba2-dense");
+}
+
+#[test]
+fn states_of_delta_rules_lie_on_two_gpus() {
+    states_lie_on_two_gpus("qwen35-dense");
 }
 
 #[test]

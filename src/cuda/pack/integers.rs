@@ -1,4 +1,4 @@
-//! Weights of the types that are integers ([`IntegerForm`]), for `src/cuda/kernels/integers.cuh`: codes, floats of blocks and
+//! Weights of the types that are integers ([`IntegerLayout`]), for `src/cuda/kernels/integers.cuh`: codes, floats of blocks and
 //! bytes of groups, each by itself.
 //!
 //! Sixteen rows are a tile. Of 256 columns of a tile a lane has 128 codes, which are registers of A for eight products of

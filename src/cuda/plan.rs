@@ -149,8 +149,9 @@ impl Shape {
 /// Name of a type's kernels, the columns of a block, and those that a warp takes at a time.
 fn kernels(ty: TypeId) -> Option<(&'static str, usize, usize)> {
     match ty {
-        TypeId::TQ1_0 | TypeId::TQ2_0 => Some(("tq2_0", 256, 256)),
-        TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS => Some(("tq2_0", 256, 256)),
+        TypeId::TQ1_0 | TypeId::TQ2_0 | TypeId::STQ1_0 | TypeId::STQ1_0_43 | TypeId::STQ1_0_CONTIGUOUS => {
+            Some(("tq2_0", 256, 256))
+        }
         TypeId::Q8_0 => Some(("q8_0", 32, 128)),
         TypeId::Q4_0 => Some(("q4_0", 32, 128)),
         TypeId::I2_S | TypeId::TL1 | TypeId::TL2 => Some(("ternary", 256, 256)),

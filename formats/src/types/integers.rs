@@ -22,7 +22,7 @@ pub enum Coding {
         /// How many levels there are.
         count: u8,
     },
-    /// Those of a table; some may stand there twice.
+    /// The levels of a table; some may stand there twice.
     Table(&'static [i8]),
     /// Any byte.
     Bytes,

@@ -103,7 +103,7 @@ pub fn to_tq2_0<const CONTIGUOUS: bool>(block: &[u8; BYTES]) -> [u8; tq2_0::BYTE
 
 /// Codes of four at a time.
 pub(super) const INTEGERS: IntegerForm = integers::<false>();
-/// Those of the first version.
+/// The codes of the first version.
 pub(super) const CONTIGUOUS_INTEGERS: IntegerForm = integers::<true>();
 
 const fn integers<const CONTIGUOUS: bool>() -> IntegerForm {

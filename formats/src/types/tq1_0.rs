@@ -134,7 +134,7 @@ pub(super) const INTEGERS: IntegerForm =
         to.d = [f16_at(block, SCALE_AT); 4];
     });
 
-/// Those of PTQ1_0.
+/// The trits of PTQ1_0.
 pub(super) const NARROW_INTEGERS: IntegerForm =
     IntegerForm::new(32, Coding::Even { lowest: -1, count: 3 }, Sums::Nested, |_, block, to| {
         for_each_code(NARROW_GROUPS, block, |e, code| to.levels[e] = code as i8 - 1);

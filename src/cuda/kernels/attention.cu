@@ -118,11 +118,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // times itself, and doubles hold all multiples of that below 32.
 constexpr double SMALL = 16.0;
 
-// The sum of a part for an element of the values, and the largest magnitude among these.
-struct Partial {
-  double sum, most;
-};
-
 // Weights of a part, and the sums over its values. Whoever is last adds the sums of all parts: they are exact where values are small,
 // and else the result is that of the order of cells wherever the sum may lie within the rounding errors of both; if not, the sum is
 // made again in order.
@@ -147,16 +142,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (!is_last(tickets, ticket))
     return;
   for (int i = threadIdx.x; i < value_size; i += THREADS) {
-    double sum = 0.0, most = 0.0;
-    for (int part = 0; part < gridDim.z; ++part) {
-      const Partial partial = partials[part * value_size + i];
-      sum = __dadd_rn(sum, partial.sum);
-      most = partial.most > most ? partial.most : most;
-    }
-    const double error = most < SMALL ? 0.0 : __dmul_rn(__dmul_rn(most, (double)(seen.end - seen.begin)), 0x1p-51);
-    float result = (float)__dadd_rn(sum, error);
-    // NaN is not equal either.
-    if (result != (float)__dsub_rn(sum, error)) {
+    const Partial all = joined(partials + i, value_size);
+    float result;
+    if (!all.has_one_float(seen, all.most < SMALL, result)) {
       u32 any = 0;
       result = (float)weighed(work, cells, seen.begin, seen.end, i, any);
     }

@@ -167,3 +167,27 @@ INLINE double weighed(const float *work, const Head &values, int first, int last
   }
   return sum;
 }
+
+// The sum of a part for an element of the values, and the largest magnitude among these.
+struct Partial {
+  double sum, most;
+  // True if the sum is the same float in any order of the cells, which is then `result`: where it is exact, and wherever it may lie within
+  // the rounding errors of two orders.
+  INLINE bool has_one_float(const Seen &seen, bool is_exact, float &result) const {
+    const double error = is_exact ? 0.0 : __dmul_rn(__dmul_rn(most, (double)(seen.end - seen.begin)), 0x1p-51);
+    result = (float)__dadd_rn(sum, error);
+    // NaN is not equal either.
+    return result == (float)__dsub_rn(sum, error);
+  }
+};
+
+// All parts of an element, which are `apart` from each other.
+INLINE Partial joined(const Partial *partials, int apart) {
+  Partial all = {0.0, 0.0};
+  for (int part = 0; part < gridDim.z; ++part) {
+    const Partial partial = partials[part * apart];
+    all.sum = __dadd_rn(all.sum, partial.sum);
+    all.most = partial.most > all.most ? partial.most : all.most;
+  }
+  return all;
+}

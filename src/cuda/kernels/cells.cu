@@ -100,16 +100,12 @@ INLINE double weighed_cells(const float *work, const Strip<Type> &values, int fi
   return sum;
 }
 
-struct PartOfSum {
-  double sum, most;
-};
-
 // Weights of a part, and the sums over its values. With one part that is all. Whoever is last of several adds the sums of all parts: all
 // weights of a head add up to less than 2, so the result is that of the order of cells wherever the sum may lie within the rounding
 // errors of both orders; if not, the sum is made again in order.
 template <class Type>
 INLINE void weigh_cells(const u8 *values, const uint2 *places, const u32 *tables, float *work, const float *inverses,
-                        PartOfSum *partials, u32 *tickets, float *out, u32 window, int chunked, int heads, int kv_heads,
+                        Partial *partials, u32 *tickets, float *out, u32 window, int chunked, int heads, int kv_heads,
                         int size, int context, int row, int shift, int first) {
   __shared__ u32 ticket;
   const int head = blockIdx.x, token = first + blockIdx.y;
@@ -135,16 +131,8 @@ INLINE void weigh_cells(const u8 *values, const uint2 *places, const u32 *tables
   if (gridDim.z == 1 || !is_last(tickets, ticket))
     return;
   for (int i = threadIdx.x; i < size; i += THREADS) {
-    double sum = 0.0, most = 0.0;
-    for (int part = 0; part < gridDim.z; ++part) {
-      const PartOfSum partial = partials[part * size + i];
-      sum = __dadd_rn(sum, partial.sum);
-      most = partial.most > most ? partial.most : most;
-    }
-    const double error = __dmul_rn(__dmul_rn(most, (double)(seen.end - seen.begin)), 0x1p-51);
-    float result = (float)__dadd_rn(sum, error);
-    // NaN is not equal either.
-    if (result != (float)__dsub_rn(sum, error)) {
+    float result;
+    if (!joined(partials + i, size).has_one_float(seen, false, result)) {
       float any = 0.0f;
       result = (float)weighed_cells<Type>(work, cells, seen.begin, seen.end, i, any);
     }
@@ -232,7 +220,7 @@ INLINE void add_cells(const u8 *values, const uint2 *places, const u32 *tables, 
 #define WEIGH(NAME, TYPE)                                                                                              \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                                \
       NAME(const u8 *values, const uint2 *places, const u32 *tables, float *work, const float *inverses,               \
-           PartOfSum *partials, u32 *tickets, float *out, u32 window, int chunked, int heads, int kv_heads, int size,  \
+           Partial *partials, u32 *tickets, float *out, u32 window, int chunked, int heads, int kv_heads, int size,  \
            int context, int row, int shift, int first) {                                                               \
     weigh_cells<TYPE>(values, places, tables, work, inverses, partials, tickets, out, window, chunked, heads,          \
                       kv_heads, size, context, row, shift, first);                                                     \

@@ -92,16 +92,7 @@ INLINE void few(Matrix m, const uint4 *quants, const float *scales, const float 
     __syncthreads();
   }
   for (int o = threadIdx.x; o < OUTPUTS; o += blockDim.x) {
-    float sum;
-    if (FORMULA::CHAINS) {
-      // The chain of minima, where there is one, comes first.
-      sum = PRODUCTS > SLICES ? chain[SLICES * OUTPUTS + o] : 0.0f;
-#pragma unroll
-      for (int l = 0; l < SLICES; ++l)
-        sum = __fadd_rn(sum, chain[l * OUTPUTS + o]);
-    } else {
-      sum = __fmul_rn(m.last, chain[o]);
-    }
+    const float sum = sum_of_row<FORMULA>(m.last, [&](int l) { return chain[l * OUTPUTS + o]; });
     const int row = tile * 16 + o / 8;
     const u32 token = is_listed ? list[1 + o % 8] : blockIdx.y * 8 + o % 8;
     if (row < m.rows && (is_listed ? token != NOBODY : token < tokens))
@@ -118,28 +109,4 @@ INLINE void few(Matrix m, const uint4 *quants, const float *scales, const float 
                                     quants, scales, sums, list, out, tokens, share, is_listed);                        \
   }
 
-FEW(nested_1, Codes<1>, OfEight, Nested<4>)
-FEW(nested_2, Codes<2>, From<1>, Nested<2>)
-FEW(nested_2_wide, Codes<2>, From<1>, Nested<4>)
-FEW(blocks_2, Codes<2>, From<1>, Blocks<32>)
-FEW(blocks_4, Codes<4>, OfSixteen, Blocks<32>)
-FEW(halves_4, Codes<4>, OfSixteen, Blocks<16>)
-FEW(blocks_5, Codes<5>, From<16>, Blocks<32>)
-FEW(blocks_6, Codes<6>, From<32>, Blocks<32>)
-FEW(blocks_8, Codes<8>, Plain, Blocks<32>)
-FEW(shifted_4, Codes<4>, Plain, Shifted)
-FEW(shifted_5, Codes<5>, Plain, Shifted)
-FEW(groups_4, Codes<4>, OfSixteen, Groups)
-FEW(minima_2, Codes<2>, Plain, Minima)
-FEW(chains_3, Codes<3>, Plain, Chains<4>)
-FEW(chains_6, Codes<6>, Plain, Chains<32>)
-FEW(chains_4, Codes<4>, Plain, ChainsAndMinima)
-FEW(chains_5, Codes<5>, Plain, ChainsAndMinima)
-FEW(whole_3, Codes<3>, OfEight, Whole<32>)
-FEW(whole_4, Codes<4>, OfSixteen, Whole<32>)
-FEW(whole_5, Codes<5>, Raised, Whole<32>)
-FEW(whole_8, Codes<8>, Plain, Whole<32>)
-FEW(sixteens_3, Codes<3>, OfEight, Whole<16>)
-FEW(sixteens_4, Codes<4>, OfSixteen, Whole<16>)
-FEW(sixteens_5, Codes<5>, Raised, Whole<16>)
-FEW(sixteens_8, Codes<8>, Plain, Whole<16>)
+EACH(FEW)

@@ -104,14 +104,20 @@ template <int OF, int H> INLINE void sums(int c[4], const u32 a[4], uint2 b) {
 // of a unit, `prepare` what it needs of slice S for all tokens, `slice` multiplies that with eight tokens, and `close` ends the unit.
 // A State is what eight tokens have within a unit. Products go to `emit` with their numbers.
 
-// A product for each OF columns, with a float of its own for each row: acc += (d * dx) * isum.
-template <int OF> struct Blocks {
-  static constexpr int PRODUCTS = GROUP / OF;
-  static constexpr bool CHAINS = false;
+// What formulas without groups have in common: a warp needs the levels alone, and products are given slice by slice.
+struct Bare {
   typedef Levels Operands;
-  struct State {};
   INLINE void open(const Matrix &, const Place &) {}
   template <int S> INLINE Operands prepare(const Levels &levels) const { return levels; }
+  template <class State, class Emit>
+  INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
+};
+
+// A product for each OF columns, with a float of its own for each row: acc += (d * dx) * isum.
+template <int OF> struct Blocks : Bare {
+  static constexpr int PRODUCTS = GROUP / OF;
+  static constexpr bool CHAINS = false;
+  struct State {};
   template <int S, class Emit>
   INLINE void slice(State &, const Matrix &m, const Place &p, const Operands &o, uint2 b, const Eight &x, const Emit &emit) const {
     half<S, 0>(m, p, o, b, x, emit);
@@ -127,17 +133,13 @@ template <int OF> struct Blocks {
     of_blocks(product, m.both(((u64)p.tile * (m.columns / 32) + block) * (32 / OF) + H, p.g()), x.scale(block), c);
     emit(S * (32 / OF) + H, product);
   }
-  template <class Emit> INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
 };
 
 // A product for each slice, with a minimum: acc += (d * dx) * isum + minimum * sum.
-struct Shifted {
+struct Shifted : Bare {
   static constexpr int PRODUCTS = SLICES;
   static constexpr bool CHAINS = false;
-  typedef Levels Operands;
   struct State {};
-  INLINE void open(const Matrix &, const Place &) {}
-  template <int S> INLINE Operands prepare(const Levels &levels) const { return levels; }
   template <int S, class Emit>
   INLINE void slice(State &, const Matrix &m, const Place &p, const Operands &o, uint2 b, const Eight &x, const Emit &emit) const {
     const int block = p.unit * SLICES + S;
@@ -151,19 +153,15 @@ struct Shifted {
       product[i] = of_shifted(of_row(d, i), of_token(dx, i), c[i], of_row(least, i), of_token(sum, i));
     emit(S, product);
   }
-  template <class Emit> INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
 };
 
 // A product for each OF slices, whose activations have scales of their own: t += dx * isum from zero, acc += d * t.
-template <int OF> struct Nested {
+template <int OF> struct Nested : Bare {
   static constexpr int PRODUCTS = SLICES / OF;
   static constexpr bool CHAINS = false;
-  typedef Levels Operands;
   struct State {
     float t[4];
   };
-  INLINE void open(const Matrix &, const Place &) {}
-  template <int S> INLINE Operands prepare(const Levels &levels) const { return levels; }
   template <int S, class Emit>
   INLINE void slice(State &s, const Matrix &m, const Place &p, const Operands &o, uint2 b, const Eight &x, const Emit &emit) const {
     const int block = p.unit * SLICES + S;
@@ -181,7 +179,6 @@ template <int OF> struct Nested {
     const float product[4] = {__fmul_rn(d.x, s.t[0]), __fmul_rn(d.x, s.t[1]), __fmul_rn(d.y, s.t[2]), __fmul_rn(d.y, s.t[3])};
     emit(S / OF, product);
   }
-  template <class Emit> INLINE void close(State &, const Matrix &, const Place &, const Eight &, const Emit &) const {}
 };
 
 // The bytes of the groups of OF columns of rows g and g + 8: scales, and minima behind the scales of all sixteen rows.
@@ -480,3 +477,45 @@ template <class CODES, class LEVELS, class FORMULA, int N> struct Unit {
       each<S + 1>(states, m, p, quants, x, emit);
   }
 };
+
+// The end of a row, `chain` being its chains by their numbers: the chain of minima, where there is one, comes first.
+template <class FORMULA, class F> INLINE float sum_of_row(float last, F chain) {
+  if (!FORMULA::CHAINS)
+    return __fmul_rn(last, chain(0));
+  float sum = FORMULA::PRODUCTS > SLICES ? chain(SLICES) : 0.0f;
+#pragma unroll
+  for (int l = 0; l < SLICES; ++l)
+    sum = __fadd_rn(sum, chain(l));
+  return sum;
+}
+
+// The kernels: names, codes, levels and formulas. The first ones are there for many tokens too.
+#define EACH_OF_MANY(KERNEL)                                                           \
+  KERNEL(nested_1, Codes<1>, OfEight, Nested<4>)                                       \
+  KERNEL(nested_2, Codes<2>, From<1>, Nested<2>)                                       \
+  KERNEL(nested_2_wide, Codes<2>, From<1>, Nested<4>)                                  \
+  KERNEL(blocks_4, Codes<4>, OfSixteen, Blocks<32>)                                    \
+  KERNEL(blocks_5, Codes<5>, From<16>, Blocks<32>)                                     \
+  KERNEL(shifted_4, Codes<4>, Plain, Shifted)                                          \
+  KERNEL(shifted_5, Codes<5>, Plain, Shifted)                                          \
+  KERNEL(groups_4, Codes<4>, OfSixteen, Groups)                                        \
+  KERNEL(minima_2, Codes<2>, Plain, Minima)                                            \
+  KERNEL(chains_3, Codes<3>, Plain, Chains<4>)                                         \
+  KERNEL(chains_6, Codes<6>, Plain, Chains<32>)                                        \
+  KERNEL(chains_4, Codes<4>, Plain, ChainsAndMinima)                                   \
+  KERNEL(chains_5, Codes<5>, Plain, ChainsAndMinima)                                   \
+  KERNEL(whole_3, Codes<3>, OfEight, Whole<32>)                                        \
+  KERNEL(whole_4, Codes<4>, OfSixteen, Whole<32>)                                      \
+  KERNEL(sixteens_3, Codes<3>, OfEight, Whole<16>)
+
+#define EACH(KERNEL)                                                                   \
+  EACH_OF_MANY(KERNEL)                                                                 \
+  KERNEL(blocks_2, Codes<2>, From<1>, Blocks<32>)                                      \
+  KERNEL(halves_4, Codes<4>, OfSixteen, Blocks<16>)                                    \
+  KERNEL(blocks_6, Codes<6>, From<32>, Blocks<32>)                                     \
+  KERNEL(blocks_8, Codes<8>, Plain, Blocks<32>)                                        \
+  KERNEL(whole_5, Codes<5>, Raised, Whole<32>)                                         \
+  KERNEL(whole_8, Codes<8>, Plain, Whole<32>)                                          \
+  KERNEL(sixteens_4, Codes<4>, OfSixteen, Whole<16>)                                   \
+  KERNEL(sixteens_5, Codes<5>, Raised, Whole<16>)                                      \
+  KERNEL(sixteens_8, Codes<8>, Plain, Whole<16>)

@@ -57,23 +57,12 @@ INLINE void many(Matrix m, const uint4 *quants, const float *scales, const float
     for (int j = 0; j < CHAINS; ++j)
       chains[n][j][0] = chains[n][j][1] = chains[n][j][2] = chains[n][j][3] = 0.0f;
   }
-#pragma unroll
-  for (int stage = 0; stage < STAGES - 1; ++stage) {
-    if (stage < groups)
-      fetch<TOKENS, THREADS>(place, quants, first, padded, stage, groups);
-    end_group();
-  }
+  fetch_first<TOKENS, THREADS>(place, quants, first, padded, groups);
   for (int group = 0; group < groups; ++group) {
     const Place at = {tile, group, lane};
     Unit<CODES, LEVELS, FORMULA, N> unit;
     unit.load(m, at);
-    // This group has arrived for this thread, then for all; and all have left the stage that is filled next.
-    wait_groups<STAGES - 2>();
-    __syncthreads();
-    const int ahead = group + STAGES - 1;
-    if (ahead < groups)
-      fetch<TOKENS, THREADS>(place, quants, first, padded, ahead, groups);
-    end_group();
+    fetch_ahead<TOKENS, THREADS>(place, quants, first, padded, group, groups);
     Staged<N> b = {place + stage_of<TOKENS>(group), mine + g, t};
     unit.multiply(m, at, b, x, Added<CHAINS>{chains});
   }
@@ -82,24 +71,15 @@ INLINE void many(Matrix m, const uint4 *quants, const float *scales, const float
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = wanted * 16 + g + i / 2 * 8, token = first + mine + 8 * n + 2 * t + i % 2;
-      float sum;
-      if (FORMULA::CHAINS) {
-        // The chain of minima, where there is one, comes first.
-        sum = FORMULA::PRODUCTS > SLICES ? chains[n][CHAINS - 1][i] : 0.0f;
-#pragma unroll
-        for (int l = 0; l < SLICES; ++l)
-          sum = __fadd_rn(sum, chains[n][l % CHAINS][i]);
-      } else {
-        sum = __fmul_rn(m.last, chains[n][0][i]);
-      }
+      const float sum = sum_of_row<FORMULA>(m.last, [&](int l) { return chains[n][l % CHAINS][i]; });
       if (row < m.rows && token < tokens)
         out[(u64)token * m.rows + row] = sum;
     }
 }
 
 // Two blocks of threads on a multiprocessor, where chains do not take the registers of both.
-#define MANY(NAME, RESIDENT, CODES, LEVELS, ...)                                                                       \
-  extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)                                                      \
+#define MANY(NAME, CODES, LEVELS, ...)                                                                                 \
+  extern "C" __global__ void __launch_bounds__(THREADS, __VA_ARGS__::CHAINS ? 1 : 2)                                   \
       many_##NAME(const uint4 *codes, const u32 *floats, const u8 *bytes, const uint4 *quants, const float *scales,    \
                   const float *sums, float *out, u32 t0, u32 t1, u32 t2, u32 t3, float unit, float last, int format,   \
                   int rows, int columns, int tokens) {                                                                 \
@@ -107,19 +87,4 @@ INLINE void many(Matrix m, const uint4 *quants, const float *scales, const float
                                         quants, scales, sums, out, tokens);                                            \
   }
 
-MANY(nested_1, 2, Codes<1>, OfEight, Nested<4>)
-MANY(nested_2, 2, Codes<2>, From<1>, Nested<2>)
-MANY(nested_2_wide, 2, Codes<2>, From<1>, Nested<4>)
-MANY(blocks_4, 2, Codes<4>, OfSixteen, Blocks<32>)
-MANY(blocks_5, 2, Codes<5>, From<16>, Blocks<32>)
-MANY(shifted_4, 2, Codes<4>, Plain, Shifted)
-MANY(shifted_5, 2, Codes<5>, Plain, Shifted)
-MANY(groups_4, 2, Codes<4>, OfSixteen, Groups)
-MANY(minima_2, 2, Codes<2>, Plain, Minima)
-MANY(chains_3, 1, Codes<3>, Plain, Chains<4>)
-MANY(chains_6, 1, Codes<6>, Plain, Chains<32>)
-MANY(chains_4, 1, Codes<4>, Plain, ChainsAndMinima)
-MANY(chains_5, 1, Codes<5>, Plain, ChainsAndMinima)
-MANY(whole_3, 2, Codes<3>, OfEight, Whole<32>)
-MANY(whole_4, 2, Codes<4>, OfSixteen, Whole<32>)
-MANY(sixteens_3, 2, Codes<3>, OfEight, Whole<16>)
+EACH_OF_MANY(MANY)

@@ -91,7 +91,8 @@ template <int OF> struct BothRows {
   }
 };
 
-// Of each formula: `open` reads what belongs to a unit, `slice` multiplies slice S, `close` gives the products of the unit.
+// Each formula with one token: `open` reads what belongs to a unit, `slice` multiplies slice S, `close` gives the products of the unit.
+template <class FORMULA> struct One;
 
 // Formulas of which each OF columns are a product.
 template <int OF> struct Apart {
@@ -108,8 +109,7 @@ template <int OF> struct Apart {
   }
 };
 
-template <int OF> struct OneBlocks : Apart<OF> {
-  typedef Blocks<OF> FORMULA;
+template <int OF> struct One<Blocks<OF>> : Apart<OF> {
   INLINE void open(const Matrix &, const Place &) { this->begin(); }
   template <int S> INLINE void slice(const Matrix &, const u32 a[4], uint2 b) { this->template add<S>(a, b); }
   INLINE void close(const Matrix &m, const Place &p, const Token &x, const Rows &to) {
@@ -126,8 +126,7 @@ template <int OF> struct OneBlocks : Apart<OF> {
   }
 };
 
-struct OneShifted : Apart<32> {
-  typedef Shifted FORMULA;
+template <> struct One<Shifted> : Apart<32> {
   INLINE void open(const Matrix &, const Place &) { begin(); }
   template <int S> INLINE void slice(const Matrix &, const u32 a[4], uint2 b) { add<S>(a, b); }
   INLINE void close(const Matrix &m, const Place &p, const Token &x, const Rows &to) {
@@ -146,8 +145,7 @@ struct OneShifted : Apart<32> {
 };
 
 // A lane has two slices; the other two of four are those of its neighbour.
-template <int OF> struct OneNested : Apart<32> {
-  typedef Nested<OF> FORMULA;
+template <int OF> struct One<Nested<OF>> : Apart<32> {
   static constexpr int STRIDE = 24;
   INLINE void open(const Matrix &, const Place &) { begin(); }
   template <int S> INLINE void slice(const Matrix &, const u32 a[4], uint2 b) { add<S>(a, b); }
@@ -172,8 +170,7 @@ template <int OF> struct OneNested : Apart<32> {
   }
 };
 
-struct OneGroups : Apart<32> {
-  typedef Groups FORMULA;
+template <> struct One<Groups> : Apart<32> {
   INLINE void open(const Matrix &, const Place &) { begin(); }
   template <int S> INLINE void slice(const Matrix &, const u32 a[4], uint2 b) { add<S>(a, b); }
   INLINE void close(const Matrix &m, const Place &p, const Token &x, const Rows &to) {
@@ -204,8 +201,7 @@ template <int OF, int S> INLINE void add_groups(Pair &all, const BothRows<OF> &r
   }
 }
 
-template <int OF> struct OneWhole {
-  typedef Whole<OF> FORMULA;
+template <int OF> struct One<Whole<OF>> {
   static constexpr int STRIDE = ROWS;
   Pair all;
   BothRows<OF> rows;
@@ -224,8 +220,7 @@ template <int OF> struct OneWhole {
   }
 };
 
-struct OneMinima {
-  typedef Minima FORMULA;
+template <> struct One<Minima> {
   static constexpr int STRIDE = ROWS;
   Pair all, minima;
   BothRows<16> rows;
@@ -267,8 +262,7 @@ INLINE void put_chains(const Pair v[2], const Matrix &m, const Place &p, u64 at,
     to.put(2 * p.t() + k, of_block(d.x, dx, v[k].low), of_block(d.y, dx, v[k].high));
 }
 
-template <int ZERO> struct OneChains {
-  typedef Chains<ZERO> FORMULA;
+template <int ZERO> struct One<Chains<ZERO>> {
   static constexpr int STRIDE = 20;
   Pair v[SLICES];
   int scale[4][2];
@@ -301,8 +295,7 @@ template <int ZERO> struct OneChains {
   }
 };
 
-struct OneChainsAndMinima {
-  typedef ChainsAndMinima FORMULA;
+template <> struct One<ChainsAndMinima> {
   static constexpr int STRIDE = 20;
   Pair v[SLICES];
   int scale[4], least[4], sums[2];
@@ -338,8 +331,8 @@ struct OneChainsAndMinima {
 };
 
 // Slice S of a unit and those behind it; a row may end within it, and what its codes are there is multiplied by nothing.
-template <int S, class CODES, class LEVELS, class ONE>
-INLINE void slices(ONE &one, const CODES &codes, const Matrix &m, const uint4 *quarters) {
+template <int S, class CODES, class LEVELS, class FORMULA>
+INLINE void slices(One<FORMULA> &one, const CODES &codes, const Matrix &m, const uint4 *quarters) {
   u32 a[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i)
@@ -349,14 +342,15 @@ INLINE void slices(ONE &one, const CODES &codes, const Matrix &m, const uint4 *q
     slices<S + 1, CODES, LEVELS>(one, codes, m, quarters);
 }
 
-// The chain of element `o` of what threads add up, 16 rows of each: a warp has two chains whose products are in other banks.
+// The chain of element `o` of what threads add up, 16 rows of each: a warp has two chains whose products are in other banks. And the
+// place of a chain among them.
 INLINE int chain_of(int o) { return o < SLICES * ROWS ? o / ROWS % 2 * (SLICES / 2) + o / ROWS / 2 : SLICES; }
+INLINE int place_of_chain(int l) { return l < SLICES ? 2 * (l % (SLICES / 2)) + l / (SLICES / 2) : SLICES; }
 
-template <class CODES, class LEVELS, class ONE>
+template <class CODES, class LEVELS, class FORMULA>
 INLINE void product(Matrix m, const Token &x, float *out) {
-  typedef typename ONE::FORMULA FORMULA;
-  constexpr int PRODUCTS = FORMULA::PRODUCTS, CHAINS = FORMULA::CHAINS ? PRODUCTS : 1;
-  __shared__ float exchange[WARPS * PRODUCTS * ONE::STRIDE];
+  constexpr int PRODUCTS = FORMULA::PRODUCTS, CHAINS = FORMULA::CHAINS ? PRODUCTS : 1, STRIDE = One<FORMULA>::STRIDE;
+  __shared__ float exchange[WARPS * PRODUCTS * STRIDE];
   __shared__ float chain[CHAINS * ROWS];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const int groups = m.groups(), tile = blockIdx.x;
@@ -371,10 +365,10 @@ INLINE void product(Matrix m, const Token &x, float *out) {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         quarters[i] = x.quants[place.unit * 16 + place.t() * 4 + i];
-      ONE one;
+      One<FORMULA> one;
       one.open(m, place);
       slices<0, CODES, LEVELS>(one, codes, m, quarters);
-      one.close(m, place, x, {exchange + warp * PRODUCTS * ONE::STRIDE, place.g(), ONE::STRIDE});
+      one.close(m, place, x, {exchange + warp * PRODUCTS * STRIDE, place.g(), STRIDE});
     }
     __syncthreads();
     const int count = min(warps, groups - base);
@@ -382,9 +376,9 @@ INLINE void product(Matrix m, const Token &x, float *out) {
       float sum = chain[o];
       // Products of a unit that ends behind the row are not there.
       const int there = FORMULA::CHAINS ? count : min(count * PRODUCTS, (m.columns - base * GROUP) / (GROUP / PRODUCTS));
-      const float *from = exchange + chain_of(o) * ONE::STRIDE + o % ROWS;
+      const float *from = exchange + chain_of(o) * STRIDE + o % ROWS;
       for (int i = 0; i < there; ++i)
-        sum = __fadd_rn(sum, from[i * CHAINS * ONE::STRIDE]);
+        sum = __fadd_rn(sum, from[i * CHAINS * STRIDE]);
       chain[o] = sum;
     }
     __syncthreads();
@@ -392,17 +386,7 @@ INLINE void product(Matrix m, const Token &x, float *out) {
   const int o = threadIdx.x, row = tile * ROWS + o;
   if (o >= ROWS || row >= m.rows)
     return;
-  float sum;
-  if (FORMULA::CHAINS) {
-    // The chain of minima, where there is one, comes first.
-    sum = PRODUCTS > SLICES ? chain[(CHAINS - 1) * ROWS + o] : 0.0f;
-#pragma unroll
-    for (int l = 0; l < SLICES; ++l)
-      sum = __fadd_rn(sum, chain[(2 * (l % (SLICES / 2)) + l / (SLICES / 2)) % CHAINS * ROWS + o]);
-  } else {
-    sum = __fmul_rn(m.last, chain[o]);
-  }
-  out[row] = sum;
+  out[row] = sum_of_row<FORMULA>(m.last, [&](int l) { return chain[place_of_chain(l) % CHAINS * ROWS + o]; });
 }
 
 #define ONE(NAME, CODES, LEVELS, ...)                                                                                  \
@@ -414,28 +398,4 @@ INLINE void product(Matrix m, const Token &x, float *out) {
                                         {quants, scales, sums}, out);                                                  \
   }
 
-ONE(nested_1, Codes<1>, OfEight, OneNested<4>)
-ONE(nested_2, Codes<2>, From<1>, OneNested<2>)
-ONE(nested_2_wide, Codes<2>, From<1>, OneNested<4>)
-ONE(blocks_2, Codes<2>, From<1>, OneBlocks<32>)
-ONE(blocks_4, Codes<4>, OfSixteen, OneBlocks<32>)
-ONE(halves_4, Codes<4>, OfSixteen, OneBlocks<16>)
-ONE(blocks_5, Codes<5>, From<16>, OneBlocks<32>)
-ONE(blocks_6, Codes<6>, From<32>, OneBlocks<32>)
-ONE(blocks_8, Codes<8>, Plain, OneBlocks<32>)
-ONE(shifted_4, Codes<4>, Plain, OneShifted)
-ONE(shifted_5, Codes<5>, Plain, OneShifted)
-ONE(groups_4, Codes<4>, OfSixteen, OneGroups)
-ONE(minima_2, Codes<2>, Plain, OneMinima)
-ONE(chains_3, Codes<3>, Plain, OneChains<4>)
-ONE(chains_6, Codes<6>, Plain, OneChains<32>)
-ONE(chains_4, Codes<4>, Plain, OneChainsAndMinima)
-ONE(chains_5, Codes<5>, Plain, OneChainsAndMinima)
-ONE(whole_3, Codes<3>, OfEight, OneWhole<32>)
-ONE(whole_4, Codes<4>, OfSixteen, OneWhole<32>)
-ONE(whole_5, Codes<5>, Raised, OneWhole<32>)
-ONE(whole_8, Codes<8>, Plain, OneWhole<32>)
-ONE(sixteens_3, Codes<3>, OfEight, OneWhole<16>)
-ONE(sixteens_4, Codes<4>, OfSixteen, OneWhole<16>)
-ONE(sixteens_5, Codes<5>, Raised, OneWhole<16>)
-ONE(sixteens_8, Codes<8>, Plain, OneWhole<16>)
+EACH(ONE)

@@ -29,23 +29,12 @@ INLINE void prefill(const uint4 *codes, const u32 *scales, const uint4 *quants, 
   for (int n = 0; n < EIGHTS; ++n)
     chain[n][0] = chain[n][1] = chain[n][2] = chain[n][3] = 0.0f;
 
-#pragma unroll
-  for (int stage = 0; stage < STAGES - 1; ++stage) {
-    if (stage < groups)
-      fetch<TOKENS, THREADS>(place, quants, first, padded, stage, groups);
-    end_group();
-  }
+  fetch_first<TOKENS, THREADS>(place, quants, first, padded, groups);
   for (int group = 0; group < groups; ++group) {
     uint4 w[2][T::SLABS];
     load_half<T>(w[0], codes, 2 * group, slabs, lane);
     load_half<T>(w[1], codes, 2 * group + 1, slabs, lane);
-    // This group has arrived for this thread, then for all; and all have left the stage that is filled next.
-    wait_groups<STAGES - 2>();
-    __syncthreads();
-    int ahead = group + STAGES - 1;
-    if (ahead < groups)
-      fetch<TOKENS, THREADS>(place, quants, first, padded, ahead, groups);
-    end_group();
+    fetch_ahead<TOKENS, THREADS>(place, quants, first, padded, group, groups);
 
     const u32 stage = place + stage_of<TOKENS>(group);
     int c[EIGHTS][4];

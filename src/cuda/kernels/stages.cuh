@@ -25,3 +25,26 @@ INLINE void fetch(u32 stages, const uint4 *quants, int first, int padded, int gr
     copy_async(stages + stage_of<TOKENS>(group) + 16 * swizzle(token, c), quants + ((u64)from * groups + group) * CHUNKS + c);
   }
 }
+
+// Begins to copy the first groups, all but one of the stages full.
+template <int TOKENS, int THREADS>
+INLINE void fetch_first(u32 stages, const uint4 *quants, int first, int padded, int groups) {
+#pragma unroll
+  for (int stage = 0; stage < STAGES - 1; ++stage) {
+    if (stage < groups)
+      fetch<TOKENS, THREADS>(stages, quants, first, padded, stage, groups);
+    end_group();
+  }
+}
+
+// Waits for a group, and begins to copy the one that many stages behind it.
+template <int TOKENS, int THREADS>
+INLINE void fetch_ahead(u32 stages, const uint4 *quants, int first, int padded, int group, int groups) {
+  // This group has arrived for this thread, then for all; and all have left the stage that is filled next.
+  wait_groups<STAGES - 2>();
+  __syncthreads();
+  const int ahead = group + STAGES - 1;
+  if (ahead < groups)
+    fetch<TOKENS, THREADS>(stages, quants, first, padded, ahead, groups);
+  end_group();
+}

@@ -47,7 +47,7 @@ pub static IQ3_S: [[i8; 4]; 512] = points(&grids::IQ3_S, &IQ3_S_LEVELS);
 pub(super) static IQ2_SIGNED: [i8; 8] = with_signs(IQ2_LEVELS);
 pub(super) static IQ3_XXS_SIGNED: [i8; 16] = with_signs(IQ3_XXS_LEVELS);
 pub(super) static IQ3_S_SIGNED: [i8; 16] = with_signs(IQ3_S_LEVELS);
-/// Those of the IQ1 family in eighths, moved by one.
+/// The levels of the IQ1 family in eighths, moved by one.
 pub(super) static EIGHTHS: [i8; 6] = [-9, -7, -1, 1, 7, 9];
 
 const fn with_signs<const N: usize, const TWICE: usize>(magnitudes: [i8; N]) -> [i8; TWICE] {

@@ -38,6 +38,11 @@ impl Text {
         String::from_utf8(bytes).unwrap_or_default()
     }
 
+    /// True if results of its kernels have the bits of a processor.
+    pub fn is_exact(&self) -> bool {
+        !IN_HALVES.contains(self)
+    }
+
     /// Bytes of each argument of a kernel, in order, as the text declares them; `None` where it has no such kernel.
     pub fn arguments(&self, kernel: &str) -> Option<Vec<usize>> {
         let entry = format!(".entry {kernel}(");
@@ -126,28 +131,8 @@ pub const GATE: Text = text!("gate");
 /// Convolutions, scans, delta rules and other recurrences over the positions of sequences.
 pub const RECURRENT: Text = text!("recurrent");
 
-/// The files whose results have the bits of a processor, by name.
-pub const EXACT: [Text; 19] = [
-    ATTENTION,
-    BETWEEN,
-    CELLS,
-    CHOSEN,
-    DECODE,
-    EMBED,
-    EXPERTS,
-    FLOATS,
-    GATE,
-    INTEGERS,
-    INTEGERS_MANY,
-    INTEGERS_ONE,
-    NORM,
-    PLANES,
-    PREFILL,
-    QUANTIZE,
-    RECURRENT,
-    TERNARY,
-    WHOLE,
-];
+/// The files whose results have not the bits of a processor: activations in half precision.
+const IN_HALVES: [Text; 3] = [HALF, SPARSE, TENSOR];
 
 /// All files, by name.
 pub const ALL: [Text; 22] = [
